@@ -1,0 +1,62 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{commands, exit};
+
+/// A Nostr relay on one SQLite file, and the tools around it.
+///
+/// `esker serve` with no configuration is a working relay: its store is ./esker.db, its port 7447 on loopback.
+#[derive(Debug, Parser)]
+#[command(version, after_help = exit::HELP, after_long_help = exit::HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Configuration file [default: ./esker.toml if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where events are kept: sqlite:PATH or a path
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Set any configuration key, as `esker config` lists them; may be repeated
+    #[arg(short = 's', long = "set", global = true, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Write machine-readable JSON instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the relay
+    Serve(commands::serve::Serve),
+    /// Read JSON lines of events into the store
+    Import(commands::import::Import),
+    /// Write the store, or a part of it, as JSON lines
+    Export(commands::export::Export),
+    /// Print the events that filters match, newest first
+    Query(commands::query::QueryArgs),
+    /// Count the events that filters match
+    Count(commands::count::Count),
+    /// Delete events by filter or id
+    Delete(commands::delete::Delete),
+    /// Show what the store holds
+    #[command(after_help = "Examples:\n  esker stats\n  esker stats --json | jq '.kinds[0]'")]
+    Stats,
+    /// Show the effective configuration and where each value comes from
+    Config(commands::config::ConfigArgs),
+    /// Measure this relay or another
+    Bench(commands::bench::Bench),
+}

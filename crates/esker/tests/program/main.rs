@@ -1,0 +1,12 @@
+//! The program as its users meet it: a real process, real files, a real socket, clients that others wrote.
+
+#![allow(clippy::unwrap_used)]
+
+mod bench;
+mod configuration;
+mod crash;
+mod nostr_tools;
+mod rust_nostr;
+mod serving;
+mod support;
+mod transfer;
