@@ -34,8 +34,8 @@ struct Gate {
     phase: Phase,
     /// A successor waits to take its place: there are no more stored events, live ones go on.
     superseded: bool,
-    /// Called when the subscription is in force.
-    in_force: Option<InForce>,
+    /// Whose place it takes once it is in force, and what is called then.
+    takes_over: Option<(Arc<Subscription>, InForce)>,
     /// Offsets of stored events that were sent and may be dispatched yet.
     sent: BTreeSet<i64>,
     /// The last offset that was dispatched before the subscription was in force, once it is.
@@ -67,7 +67,7 @@ impl Subscription {
             gate: Mutex::new(Gate {
                 phase: Phase::Stored,
                 superseded: false,
-                in_force: None,
+                takes_over: None,
                 sent: BTreeSet::new(),
                 past: None,
                 held: Vec::new(),
@@ -85,11 +85,14 @@ impl Subscription {
         &self.outbound
     }
 
-    /// Has `then` called on the dispatcher's thread once the subscription is in force, which is when everything that was
-    /// committed before its registration has been dispatched. It must be quick.
+    /// Makes it the successor of another of the same id, whose stored part ends here without an `EOSE`. The other's
+    /// live events go on until everything that was committed before the successor's registration has been dispatched;
+    /// then it gives way, and `then` is called, on the dispatcher's thread: it must be quick. From there on the
+    /// successor's query may begin. Cancelling the successor cancels both.
     #[must_use]
-    pub fn when_in_force(self, then: impl FnOnce() + Send + 'static) -> Self {
-        self.lock().in_force = Some(Box::new(then));
+    pub fn replacing(self, first: Arc<Self>, then: impl FnOnce() + Send + 'static) -> Self {
+        first.lock().superseded = true;
+        self.lock().takes_over = Some((first, Box::new(then)));
         self
     }
 
@@ -114,7 +117,6 @@ impl Subscription {
     }
 
     /// All stored events are sent: sends `EOSE`, then what was held, and is live from here on.
-    ///
     pub fn stored_done(&self) -> bool {
         let mut gate = self.lock();
         if gate.phase != Phase::Stored || gate.superseded {
@@ -132,14 +134,8 @@ impl Subscription {
         true
     }
 
-    /// Ends the stored part, without an `EOSE`: a successor of the same id has been asked for. Live events go on until
-    /// it [gives way](Self::give_way).
-    pub fn supersede(&self) {
-        self.lock().superseded = true;
-    }
-
     /// Gives its place to its successor, which is in force: what is held is sent, and nothing after it.
-    pub fn give_way(&self) {
+    fn give_way(&self) {
         let mut gate = self.lock();
         self.send_held(&mut gate);
         self.end(&mut gate);
@@ -165,6 +161,17 @@ impl Subscription {
     }
 
     fn end(&self, gate: &mut Gate) {
+        self.end_alone(gate);
+        // One after the other, since a client may replace faster than the dispatcher comes to it.
+        let mut waiting = gate.takes_over.take();
+        while let Some((first, _)) = waiting {
+            let mut gate = first.lock();
+            first.end_alone(&mut gate);
+            waiting = gate.takes_over.take();
+        }
+    }
+
+    fn end_alone(&self, gate: &mut Gate) {
         gate.phase = Phase::Cancelled;
         let (frames, bytes) = measure(std::mem::take(&mut gate.held).into_iter().map(|held| held.frame));
         self.outbound.release(frames, bytes);
@@ -198,15 +205,16 @@ impl Gate {
 
 impl Sink for Subscription {
     fn in_force(&self, past: Option<i64>) {
-        let then = {
+        let takes_over = {
             let mut gate = self.lock();
             gate.past = past;
             if let Some(past) = past {
                 gate.sent = gate.sent.split_off(&past.saturating_add(1));
             }
-            gate.in_force.take()
+            gate.takes_over.take()
         };
-        if let Some(then) = then {
+        if let Some((first, then)) = takes_over {
+            first.give_way();
             then();
         }
     }

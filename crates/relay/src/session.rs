@@ -173,7 +173,6 @@ impl Session {
             }
             let replaced = state.open.remove(id);
             if let Some(replaced) = &replaced {
-                replaced.subscription.supersede();
                 state.forget(&replaced.subscription);
                 self.relay.counters.subscriptions_open.decrement();
             }
@@ -188,7 +187,6 @@ impl Session {
         }
         self.relay.counters.queries.increment();
         self.relay.counters.subscriptions_open.increment();
-        self.cut_short.notify_one();
         self.work.notify_one();
     }
 
@@ -203,36 +201,33 @@ impl Session {
         replaced: Option<Open>,
     ) -> (Open, Option<oneshot::Receiver<()>>) {
         let dispatcher = &self.relay.dispatcher;
+        let filters = Arc::clone(filters);
         let subscription = Subscription::new(id, Arc::clone(&self.outbound));
-        let Some(replaced) = replaced else {
-            let subscription = Arc::new(subscription);
-            let registration = dispatcher.register(Arc::clone(filters), Arc::clone(&subscription) as _);
-            return (
-                Open {
-                    subscription,
-                    bytes,
-                    registration,
-                },
-                None,
-            );
+        let (subscription, registration, ready) = match replaced {
+            None => {
+                let subscription = Arc::new(subscription);
+                let registration = dispatcher.register(filters, Arc::clone(&subscription) as _);
+                (subscription, registration, None)
+            }
+            Some(replaced) => {
+                let (in_force, ready) = oneshot::channel();
+                let then = move || {
+                    // An error is a connection that has ended.
+                    let _ = in_force.send(());
+                };
+                let subscription = Arc::new(subscription.replacing(replaced.subscription, then));
+                self.cut_short.notify_one();
+                let sink = Arc::clone(&subscription) as _;
+                let registration = dispatcher.replace(replaced.registration, filters, sink);
+                (subscription, registration, Some(ready))
+            }
         };
-        let (in_force, ready) = oneshot::channel();
-        let first = replaced.subscription;
-        let subscription = Arc::new(subscription.when_in_force(move || {
-            first.give_way();
-            // An error is a connection that has ended.
-            let _ = in_force.send(());
-        }));
-        let sink = Arc::clone(&subscription) as _;
-        let registration = dispatcher.replace(replaced.registration, Arc::clone(filters), sink);
-        (
-            Open {
-                subscription,
-                bytes,
-                registration,
-            },
-            Some(ready),
-        )
+        let open = Open {
+            subscription,
+            bytes,
+            registration,
+        };
+        (open, ready)
     }
 
     fn count(&self, id: &str, filters: Vec<Filter>) {

@@ -360,16 +360,11 @@ fn live_10_what_is_dispatched_late_reaches_the_replaced_one_before_it_gives_way(
         pedal.arrived.recv().unwrap();
         // The dispatcher stands: committed, and not dispatched yet, when the second comes, which asks for nothing stored.
         store.commit(&EVENTS[0]);
-        first.supersede();
-        assert!(!first.stored([(9, EVENTS[2].json().clone())]) && !first.stored_done());
         let (in_force, ready) = std::sync::mpsc::channel();
-        let gives_way = Arc::clone(&first);
-        let second = Arc::new(
-            Subscription::new("s", Arc::clone(&outbound)).when_in_force(move || {
-                gives_way.give_way();
-                in_force.send(()).unwrap();
-            }),
-        );
+        let second = Subscription::new("s", Arc::clone(&outbound));
+        let second = second.replacing(Arc::clone(&first), move || in_force.send(()).unwrap());
+        let second = Arc::new(second);
+        assert!(!first.stored([(9, EVENTS[2].json().clone())]) && !first.stored_done());
         let sink = Arc::clone(&second) as Arc<dyn Sink>;
         let _registration = dispatcher.replace(registration, kinds(&[1]), sink);
         store.commit(&EVENTS[2]);
@@ -384,6 +379,23 @@ fn live_10_what_is_dispatched_late_reaches_the_replaced_one_before_it_gives_way(
             .chain([text(&EVENTS[0]), eose("s"), text(&EVENTS[2])]);
         assert_eq!(sent(&outbound).0, expected.collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn live_10_closing_the_successor_closes_the_one_that_waits_to_give_way() {
+    let outbound = outbound();
+    let first = Arc::new(Subscription::new("s", Arc::clone(&outbound)));
+    assert!(first.stored([]) && first.stored_done());
+    let second = Subscription::new("s", Arc::clone(&outbound)).replacing(Arc::clone(&first), || ());
+    assert_eq!(sent(&outbound).0, [eose("s")]);
+    second.cancel();
+    // The dispatcher has not come to the replacement yet.
+    first.deliver(&Accepted {
+        offset: Some(1),
+        event: event(1),
+    });
+    second.in_force(Some(1));
+    assert_eq!(sent(&outbound).0, Vec::<String>::new());
 }
 
 #[test]
