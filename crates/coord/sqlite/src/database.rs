@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    fs::metadata,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::{
     Error, HeldTransaction, Options, Schema, Snapshot, Stats, Synchronous, Transaction,
-    flusher::Flusher,
+    flusher::{Flusher, log_path},
     held::Line,
     open::{file_path, open_reader, open_writer},
     queue::Queue,
@@ -162,6 +163,12 @@ impl Database {
     /// The file's absolute path.
     pub fn path(&self) -> &Path {
         &self.shared().path
+    }
+
+    /// Bytes on the disk: the file and its write-ahead log.
+    pub fn disk_bytes(&self) -> u64 {
+        let size = |file: &Path| metadata(file).map_or(0, |file| file.len());
+        size(self.path()) + size(&log_path(self.path()))
     }
 
     pub(crate) async fn submit(&self, job: Job) -> Result<(), Error> {

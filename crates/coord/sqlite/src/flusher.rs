@@ -144,7 +144,8 @@ fn flush_once(
     Ok(())
 }
 
-fn log_path(database: &Path) -> PathBuf {
+/// The write-ahead log's path.
+pub(crate) fn log_path(database: &Path) -> PathBuf {
     let mut log = database.as_os_str().to_owned();
     log.push("-wal");
     log.into()

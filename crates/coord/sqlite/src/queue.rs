@@ -71,19 +71,7 @@ impl<T> Queue<T> {
 
     /// The next item; `None` when the queue is closed and empty.
     pub(crate) fn pop(&self) -> Option<T> {
-        let mut state = self.lock();
-        loop {
-            if let Some(item) = state.items.pop_front() {
-                drop(state);
-                self.room.add_permits(1);
-                return Some(item);
-            }
-            if state.closed {
-                return None;
-            }
-            state.asleep += 1;
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.pop_while(|| true)
     }
 
     /// The next item, if one comes within `wait`.

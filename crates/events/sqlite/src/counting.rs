@@ -1,10 +1,12 @@
 //! Counts that need no event: everything, and kinds within times, straight from an index (STORE-C01).
 
+use std::sync::Arc;
+
 use esker_coord_sqlite::{
     Error,
     rusqlite::{Connection, params},
 };
-use esker_events_api::Query;
+use esker_events_api::{Filters, Query};
 use esker_nostr::Filter;
 
 pub(crate) const COUNT_ALL: &str = "SELECT coalesce(sum(events), 0) FROM kinds";
@@ -13,21 +15,24 @@ pub(crate) const COUNT_KIND: &str = "SELECT count(*) FROM by_kind WHERE kind = ?
 const COUNT_KIND_ALL: &str = "SELECT coalesce(sum(events), 0) FROM kinds WHERE kind = ?1";
 const HIDDEN: &str = "SELECT EXISTS (SELECT 1 FROM by_expiry WHERE expires <= ?1)";
 
-/// The filter's count, if it asks for kinds and times only. `hiding` is the time by which expired events are
-/// hidden; while one waits for the sweep, an index cannot tell.
+/// The filter, if it is the only one and asks for kinds and times only: its count is an index's.
+pub(crate) fn plain(filters: &Filters) -> Option<&Filter> {
+    let [filter] = &filters[..] else { return None };
+    let plain = filter.ids.is_none()
+        && filter.authors.is_none()
+        && filter.tags.is_empty()
+        && filter.tags_all.is_empty()
+        && Query::new(Arc::clone(filters)).is_open(0);
+    plain.then_some(filter)
+}
+
+/// A [`plain`] filter's count. `hiding` is the time by which expired events are hidden; while one waits for the
+/// sweep, an index cannot tell.
 pub(crate) fn fast_count(
     sql: &Connection,
     filter: &Filter,
     hiding: Option<i64>,
 ) -> Result<Option<u64>, Error> {
-    let plain = filter.ids.is_none()
-        && filter.authors.is_none()
-        && filter.tags.is_empty()
-        && filter.tags_all.is_empty()
-        && Query::new(vec![filter.clone()]).is_open(0);
-    if !plain {
-        return Ok(None);
-    }
     if let Some(now) = hiding
         && sql.prepare_cached(HIDDEN)?.query_row([now], |row| row.get(0))?
     {

@@ -21,6 +21,7 @@ use crate::{
     keys::{Key, Secret},
     rows::TagRows,
     slices::{Slices, slice_of},
+    view::blob,
 };
 
 /// A waiting row of a known tag.
@@ -254,11 +255,7 @@ fn derive_rows(sql: &Connection, from: i64, last: i64, secret: Secret) -> Result
     let mut rows = statement.query([from, last])?;
     let mut derived = Vec::new();
     while let Some(row) = rows.next()? {
-        let event = Canonical::new(
-            row.get_ref(1)?
-                .as_blob()
-                .map_err(esker_coord_sqlite::rusqlite::Error::from)?,
-        );
+        let event = Canonical::new(blob(row, 1)?);
         derived.push(TagRows::of(&event, row.get(0)?, secret));
     }
     Ok(derived)

@@ -6,7 +6,7 @@ use std::{
 };
 
 use esker_coord_sqlite::{Error, rusqlite::params};
-use esker_events_api::{Position, Query};
+use esker_events_api::{Position, Query, admission::position};
 use esker_nostr::{Canonical, EventFields};
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     keys::Key,
     plan::{Plan, Planned, plan},
     source::{Cost, Path, Range, Walk},
-    view::View,
+    view::{View, blob},
 };
 
 /// How an execution ended.
@@ -56,7 +56,7 @@ pub(crate) fn execute(
     query: &mut Query,
     time: Option<Duration>,
     cost: &mut Cost,
-    mut take: impl FnMut(i64, Canonical<'_>) -> Result<Take, Error>,
+    mut take: impl FnMut(i64, Canonical<'_>) -> Take,
 ) -> Result<Ended, Error> {
     let Some(mut merge) = Merge::begin(view, query, cost)? else {
         return Ok(Ended::Stale);
@@ -86,15 +86,12 @@ pub(crate) fn execute(
             {
                 continue;
             }
-            let json = row
-                .get_ref(0)?
-                .as_blob()
-                .map_err(esker_coord_sqlite::rusqlite::Error::from)?;
+            let json = blob(row, 0)?;
             if group.len() > 1 {
                 same_place.push((*seq, filters.clone(), json.to_vec()));
                 continue;
             }
-            match offer(query, *seq, filters, Canonical::new(json), &mut take)? {
+            match offer(query, *seq, filters, Canonical::new(json), &mut take) {
                 Take::More => {}
                 Take::Enough => return Ok(Ended::At(place.position())),
                 Take::Full => return Ok(Ended::at(given)),
@@ -104,13 +101,9 @@ pub(crate) fn execute(
         same_place.sort_by_key(|(_, _, json)| Canonical::new(json).id());
         for (seq, filters, json) in &same_place {
             let event = Canonical::new(json);
-            let position = Position {
-                created_at: event.created_at(),
-                id: event.id(),
-            };
-            match offer(query, *seq, filters, event, &mut take)? {
-                Take::More => given = Some(position),
-                Take::Enough => return Ok(Ended::At(position)),
+            match offer(query, *seq, filters, event, &mut take) {
+                Take::More => given = Some(position(&event)),
+                Take::Enough => return Ok(Ended::At(position(&event))),
                 Take::Full => return Ok(Ended::at(given)),
             }
         }
@@ -129,14 +122,10 @@ fn offer(
     seq: i64,
     filters: &[usize],
     event: Canonical<'_>,
-    take: &mut impl FnMut(i64, Canonical<'_>) -> Result<Take, Error>,
-) -> Result<Take, Error> {
-    let position = Position {
-        created_at: event.created_at(),
-        id: event.id(),
-    };
-    if query.after.is_some_and(|after| position <= after) {
-        return Ok(Take::More);
+    take: &mut impl FnMut(i64, Canonical<'_>) -> Take,
+) -> Take {
+    if query.after.is_some_and(|after| position(&event) <= after) {
+        return Take::More;
     }
     let matching =
         |query: &Query, index: usize| query.remaining[index] > 0 && query.filters[index].matches(&event);
@@ -146,15 +135,15 @@ fn offer(
         .filter(|index| matching(query, *index))
         .collect();
     if matched.is_empty() {
-        return Ok(Take::More);
+        return Take::More;
     }
-    let taken = take(seq, event)?;
+    let taken = take(seq, event);
     if taken != Take::Full {
         for index in matched {
             query.remaining[index] -= 1;
         }
     }
-    Ok(taken)
+    taken
 }
 
 /// The sources of all filters, the newest key on top.

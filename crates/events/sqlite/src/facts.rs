@@ -4,7 +4,11 @@ use esker_coord_sqlite::{
     Error,
     rusqlite::{Connection, params},
 };
-use esker_events_api::{Address, Position, admission::Facts, deletion::Targets};
+use esker_events_api::{
+    Address, Position,
+    admission::{Facts, position},
+    deletion::Targets,
+};
 use esker_nostr::{Canonical, Event, EventFields, EventId, PublicKey};
 
 use crate::{
@@ -105,12 +109,8 @@ impl Facts for FileFacts<'_> {
     }
 
     fn version(&mut self, address: &Address) -> Result<Option<Position>, Error> {
-        Ok(self.by_address(address)?.map(|(_, json)| {
-            let stored = Canonical::new(&json);
-            Position {
-                created_at: stored.created_at(),
-                id: stored.id(),
-            }
-        }))
+        Ok(self
+            .by_address(address)?
+            .map(|(_, json)| position(&Canonical::new(&json))))
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     deferred::{Deferred, Row},
     keys::Key,
     slices::{SLICES, Slices, slice_of, slice_start},
+    view::blob,
 };
 
 /// Writes the next slice, in key order, and tells how many rows that was.
@@ -98,11 +99,7 @@ impl Graves {
                 key,
             };
             all.removed.insert(key.seq);
-            let tags = grave
-                .get_ref(4)?
-                .as_blob()
-                .map_err(esker_coord_sqlite::rusqlite::Error::from)?;
-            let (tags, _) = tags.as_chunks::<8>();
+            let (tags, _) = blob(grave, 4)?.as_chunks::<8>();
             let first = tags.partition_point(|tag| i64::from_be_bytes(*tag) < start);
             let tags = tags[first..].iter().map(|tag| i64::from_be_bytes(*tag));
             all.rows.extend(

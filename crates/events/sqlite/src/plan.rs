@@ -13,8 +13,6 @@
 //!
 //! Walks are merged newest first. Whatever a path yields is compared with the event itself (STORE-F06).
 
-use std::collections::HashSet;
-
 use esker_coord_sqlite::{Error, rusqlite::params};
 use esker_events_api::Address;
 use esker_nostr::{Canonical, EventId, Filter, PublicKey, TagCondition, kind};
@@ -24,7 +22,7 @@ use crate::{
     keys::{self, Key},
     rows::has_pair_rows,
     source::{Cost, Leading, Path, Range, kinds_present, read_keys},
-    view::View,
+    view::{View, blob},
 };
 
 /// How a filter is answered.
@@ -165,10 +163,7 @@ fn by_addresses(
         let mut rows = statement.query(params![view.secret.address(address)])?;
         while let Some(row) = rows.next()? {
             cost.rows += 1;
-            let json = row
-                .get_ref(1)?
-                .as_blob()
-                .map_err(esker_coord_sqlite::rusqlite::Error::from)?;
+            let json = blob(row, 1)?;
             let key = Key::of(&Canonical::new(json), row.get(0)?);
             if range.contains(key) {
                 found.push(key);
@@ -178,25 +173,36 @@ fn by_addresses(
     Ok(found)
 }
 
+/// A path for each of the filter's authors and kinds.
 fn author_paths(view: &View<'_>, filter: &Filter, cost: &mut Cost) -> Result<Vec<Path>, Error> {
-    let mut paths = Vec::new();
-    for author in filter
+    let mut authors: Vec<i64> = filter
         .authors
         .iter()
         .flat_map(|authors| authors.iter())
         .map(|author| keys::author(*author))
-    {
+        .collect();
+    // Two authors that share 64 bits share their rows; in a sorted list they are neighbours.
+    authors.dedup();
+    paths(view, authors.into_iter().map(Leading::Author), filter, cost)
+}
+
+/// A path for each leading value and each kind that the filter names, or else that is there.
+fn paths(
+    view: &View<'_>,
+    leading: impl Iterator<Item = Leading>,
+    filter: &Filter,
+    cost: &mut Cost,
+) -> Result<Vec<Path>, Error> {
+    let mut paths = Vec::new();
+    for leading in leading {
         match &filter.kinds {
-            Some(kinds) => paths.extend(kinds.iter().map(|kind| Path::Author { author, kind: *kind })),
+            Some(kinds) => paths.extend(kinds.iter().map(|kind| leading.of_kind(*kind))),
             None => {
-                let kinds = kinds_present(view.sql, Leading::Author(author), cost)?;
-                paths.extend(kinds.into_iter().map(|kind| Path::Author { author, kind }));
+                let kinds = kinds_present(view.sql, leading, cost)?;
+                paths.extend(kinds.into_iter().map(|kind| leading.of_kind(kind)));
             }
         }
     }
-    // Two authors that share 64 bits share their rows.
-    let mut seen = HashSet::with_capacity(paths.len());
-    paths.retain(|path| seen.insert(*path));
     Ok(paths)
 }
 
@@ -281,7 +287,7 @@ fn tag_alternatives(view: &View<'_>, filter: &Filter, cost: &mut Cost) -> Result
     };
     let mut alternatives = Vec::with_capacity(tags.len() + 1);
     for tags in tags {
-        let paths = tag_paths(view, &tags, filter, cost)?;
+        let paths = paths(view, tags.iter().copied().map(Leading::Tag), filter, cost)?;
         alternatives.push(Alternative {
             paths,
             tags,
@@ -297,20 +303,6 @@ fn tag_alternatives(view: &View<'_>, filter: &Filter, cost: &mut Cost) -> Result
         });
     }
     Ok(alternatives)
-}
-
-fn tag_paths(view: &View<'_>, tags: &[i64], filter: &Filter, cost: &mut Cost) -> Result<Vec<Path>, Error> {
-    let mut paths = Vec::new();
-    for &tag in tags {
-        match &filter.kinds {
-            Some(kinds) => paths.extend(kinds.iter().map(|kind| Path::Tag { tag, kind: *kind })),
-            None => {
-                let kinds = kinds_present(view.sql, Leading::Tag(tag), cost)?;
-                paths.extend(kinds.into_iter().map(|kind| Path::Tag { tag, kind }));
-            }
-        }
-    }
-    Ok(paths)
 }
 
 /// The alternative with the fewest rows, counted no further than it takes to know.

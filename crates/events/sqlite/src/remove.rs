@@ -13,6 +13,7 @@ use crate::{
     keys::{self, Key, Secret},
     rows::TagRows,
     tally::Tally,
+    view::blob,
 };
 
 /// Removes a stored event, and tells the followers.
@@ -95,11 +96,7 @@ pub(crate) fn fetch(sql: &Connection, seq: i64) -> Result<Option<Bytes>, Error> 
     let mut statement = sql.prepare_cached("SELECT json FROM events WHERE seq = ?1")?;
     let mut rows = statement.query(params![seq])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let json = row
-        .get_ref(0)?
-        .as_blob()
-        .map_err(esker_coord_sqlite::rusqlite::Error::from)?;
-    Ok(Some(Bytes::copy_from_slice(json)))
+    Ok(Some(Bytes::copy_from_slice(blob(row, 0)?)))
 }
 
 /// A stored event, parsed.

@@ -5,7 +5,7 @@
 
 use esker_coord_sqlite::{
     Error,
-    rusqlite::{Connection, Row, params},
+    rusqlite::{self, Connection, Row, params, params_from_iter},
 };
 
 use crate::keys::Key;
@@ -79,35 +79,18 @@ pub(crate) fn read_keys(
     keys: &mut Vec<Key>,
     cost: &mut Cost,
 ) -> Result<(), Error> {
-    let Range {
-        below: Key { time, place, seq },
-        since,
-    } = range;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let text = match path {
-        Path::Time => BY_TIME,
-        Path::Kind(_) => BY_KIND,
-        Path::Author { .. } => BY_AUTHOR,
-        Path::Tag { .. } => BY_TAG,
-    };
-    let mut statement = sql.prepare_cached(text)?;
-    let mut rows = match path {
-        Path::Time => statement.query(params![time, place, seq, since, limit])?,
-        Path::Kind(kind) => statement.query(params![time, place, seq, since, limit, kind])?,
-        Path::Author {
-            author: leading,
-            kind,
-        }
-        | Path::Tag { tag: leading, kind } => {
-            statement.query(params![time, place, seq, since, limit, leading, kind])?
-        }
-    };
-    cost.statements += 1;
-    while let Some(row) = rows.next()? {
-        cost.rows += 1;
+    let each = |row: &Row<'_>| {
         keys.push(key(row)?);
+        Ok(())
+    };
+    match path {
+        Path::Time => read(sql, BY_TIME, &[], range, limit, cost, each),
+        Path::Kind(kind) => read(sql, BY_KIND, &[kind.into()], range, limit, cost, each),
+        Path::Author { author, kind } => {
+            read(sql, BY_AUTHOR, &[author, kind.into()], range, limit, cost, each)
+        }
+        Path::Tag { tag, kind } => read(sql, BY_TAG, &[tag, kind.into()], range, limit, cost, each),
     }
-    Ok(())
 }
 
 /// As [`read_keys`] for one kind, with each event's author.
@@ -119,22 +102,44 @@ pub(crate) fn read_keys_with_author(
     keys: &mut Vec<(Key, i64)>,
     cost: &mut Cost,
 ) -> Result<(), Error> {
-    let Range {
-        below: Key { time, place, seq },
-        since,
-    } = range;
+    read(
+        sql,
+        BY_KIND_WITH_AUTHOR,
+        &[kind.into()],
+        range,
+        limit,
+        cost,
+        |row| {
+            keys.push((key(row)?, row.get(3)?));
+            Ok(())
+        },
+    )
+}
+
+/// Runs one of the walks' statements to its end; `leading` are the values of its leading columns.
+fn read(
+    sql: &Connection,
+    statement: &str,
+    leading: &[i64],
+    range: Range,
+    limit: usize,
+    cost: &mut Cost,
+    mut each: impl FnMut(&Row<'_>) -> Result<(), rusqlite::Error>,
+) -> Result<(), Error> {
+    let Key { time, place, seq } = range.below;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = sql.prepare_cached(BY_KIND_WITH_AUTHOR)?;
-    let mut rows = statement.query(params![time, place, seq, since, limit, kind])?;
+    let bounds = [time, place, seq, range.since, limit];
+    let mut statement = sql.prepare_cached(statement)?;
+    let mut rows = statement.query(params_from_iter(bounds.iter().chain(leading)))?;
     cost.statements += 1;
     while let Some(row) = rows.next()? {
         cost.rows += 1;
-        keys.push((key(row)?, row.get(3)?));
+        each(row)?;
     }
     Ok(())
 }
 
-fn key(row: &Row<'_>) -> Result<Key, esker_coord_sqlite::rusqlite::Error> {
+fn key(row: &Row<'_>) -> Result<Key, rusqlite::Error> {
     Ok(Key {
         time: row.get(0)?,
         place: row.get(1)?,
@@ -161,11 +166,21 @@ pub(crate) fn kinds_present(sql: &Connection, leading: Leading, cost: &mut Cost)
     }
 }
 
-/// The leading column whose kinds are asked for.
+/// The leading column of an index that goes by kind beneath it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Leading {
     Author(i64),
     Tag(i64),
+}
+
+impl Leading {
+    /// The path of one kind.
+    pub(crate) fn of_kind(self, kind: u16) -> Path {
+        match self {
+            Self::Author(author) => Path::Author { author, kind },
+            Self::Tag(tag) => Path::Tag { tag, kind },
+        }
+    }
 }
 
 pub(crate) const KINDS_OF_AUTHOR: &str = "SELECT min(kind) FROM by_author WHERE author = ?1 AND kind > ?2";

@@ -1,7 +1,7 @@
 //! The store's handle: the contract's calls, each as one closure on the writer or on a reader.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     pin::pin,
     sync::{Arc, Mutex, PoisonError, RwLock},
     task::{Context, Poll, Wake, Waker},
@@ -13,11 +13,12 @@ use bytes::Bytes;
 use esker_coord_sqlite::{Database, Error as DatabaseError, Snapshot, Transaction};
 use esker_events_api::{
     BoxFuture, Change, Error, EventStore, Filters, Observer, Options, Outcome, Page, Position, Query, Stats,
+    admission::position,
 };
-use esker_nostr::{Canonical, Event, EventFields, EventId, PublicKey};
+use esker_nostr::{Canonical, Event, EventId, Filter, PublicKey};
 
 use crate::{
-    counting::fast_count,
+    counting::{fast_count, plain},
     deferred::Deferred,
     execution::{Ended, Take, execute},
     facts::FileFacts,
@@ -51,7 +52,6 @@ impl Default for Settings {
 #[derive(Clone)]
 pub struct SqliteStore {
     database: Database,
-    path: PathBuf,
     writing: Writing,
     observers: Arc<RwLock<Vec<Observer>>>,
     last_cost: Arc<Mutex<Cost>>,
@@ -61,20 +61,15 @@ impl SqliteStore {
     /// Opens the file, or makes it; an older one is brought up to date in one transaction (STORE-K04).
     pub fn open(path: &Path, options: Options, settings: Settings) -> Result<Self, Error> {
         let database = Database::open(path, settings.database, &[SCHEMA]).map_err(error)?;
-        Self::on(database, path, options, settings.waiting_tag_rows)
-    }
-
-    fn on(database: Database, path: &Path, options: Options, waiting_rows: usize) -> Result<Self, Error> {
         let secret = block_on(database.read(Duration::MAX, upkeep::secret)).map_err(error)?;
         let deferred = Arc::new(Deferred::new(secret));
         Ok(Self {
             database,
-            path: path.to_owned(),
             writing: Writing {
                 options: Arc::new(options),
                 secret,
                 deferred,
-                waiting_rows,
+                waiting_rows: settings.waiting_tag_rows,
             },
             observers: Arc::default(),
             last_cost: Arc::default(),
@@ -138,21 +133,16 @@ impl SqliteStore {
                 let time = page_time.map_or(left, |time| time.min(left));
                 let hidden_until = writing.options.hide_expired.then(|| writing.options.clock.now());
                 let mut cost = Cost::default();
-                let mut query = query;
                 loop {
                     let view = View::snapshot(snapshot.sql(), &writing.deferred, writing.secret)?
                         .hiding_expired(hidden_until);
-                    let last = view.last();
-                    let as_of = *query.as_of.get_or_insert(last);
+                    // Nothing is given before a snapshot is found to be too old: each try begins from the query.
                     let mut next = query.clone();
+                    let as_of = *next.as_of.get_or_insert(view.last());
                     let ended = execute(&view, &mut next, Some(time), &mut cost, |seq, event| {
-                        Ok(take(&mut value, seq, event))
+                        take(&mut value, seq, event)
                     })?;
                     if ended == Ended::Stale {
-                        // Nothing was given, so the query begins with the newer snapshot.
-                        if query.after.is_none() && query.spent.is_zero() {
-                            query.as_of = None;
-                        }
                         snapshot.refresh()?;
                         continue;
                     }
@@ -213,8 +203,11 @@ impl EventStore for SqliteStore {
             let count = events.len();
             let written = self
                 .write(move |writing, tx| {
-                    let Written { outcomes, changes } = writing.insert_batch(tx, &events)?;
-                    let newest = newest_offset(tx.sql())?;
+                    let Written {
+                        outcomes,
+                        changes,
+                        newest,
+                    } = writing.insert_batch(tx, &events)?;
                     Ok(((outcomes, newest), changes))
                 })
                 .await;
@@ -314,7 +307,9 @@ impl EventStore for SqliteStore {
 
     fn count(&self, filters: Filters) -> BoxFuture<'_, Result<u64, Error>> {
         Box::pin(async move {
-            if let Some(counted) = self.fast_count(&filters).await? {
+            if let Some(filter) = plain(&filters)
+                && let Some(counted) = self.fast_count(filter, &filters).await?
+            {
                 return Ok(counted);
             }
             let counted = self.run(Query::new(filters), None, 0, |count, _, _| {
@@ -332,10 +327,7 @@ impl EventStore for SqliteStore {
                 None,
                 Vec::new(),
                 move |positions: &mut Vec<_>, _, event| {
-                    positions.push(Position {
-                        created_at: event.created_at(),
-                        id: event.id(),
-                    });
+                    positions.push(position(&event));
                     if positions.len() > max {
                         Take::Enough
                     } else {
@@ -422,7 +414,7 @@ impl EventStore for SqliteStore {
                 })
                 .await
                 .map_err(error)?;
-            stats.disk_bytes = upkeep::disk_bytes(&self.path);
+            stats.disk_bytes = self.database.disk_bytes();
             Ok(stats)
         })
     }
@@ -441,8 +433,7 @@ impl EventStore for SqliteStore {
 
 impl SqliteStore {
     /// A count that an index alone gives.
-    async fn fast_count(&self, filters: &Filters) -> Result<Option<u64>, Error> {
-        let [filter] = &filters[..] else { return Ok(None) };
+    async fn fast_count(&self, filter: &Filter, filters: &Filters) -> Result<Option<u64>, Error> {
         let filter = filter.clone();
         let hiding = self
             .writing

@@ -1,7 +1,5 @@
 //! What is asked of the store now and then: its secret, figures, what has expired, who lacks a relay list.
 
-use std::path::Path;
-
 use esker_coord_sqlite::{
     Error, Snapshot,
     rusqlite::{Connection, OptionalExtension, params},
@@ -60,20 +58,6 @@ pub(crate) fn stats(sql: &Connection) -> Result<Stats, Error> {
         .prepare_cached("SELECT max(time) FROM by_time")?
         .query_row([], |row| row.get(0))?;
     Ok(stats)
-}
-
-/// The file's bytes, those of its write-ahead log included.
-pub(crate) fn disk_bytes(path: &Path) -> u64 {
-    let log = path.with_file_name({
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push("-wal");
-        name
-    });
-    [path, &log]
-        .iter()
-        .filter_map(|file| std::fs::metadata(file).ok())
-        .map(|file| file.len())
-        .sum()
 }
 
 /// Authors with an event that is no gift wrap and without a relay list, in key order (STORE-K03): one seek per

@@ -2,7 +2,7 @@
 
 use esker_coord_sqlite::{
     Error,
-    rusqlite::{Connection, OptionalExtension},
+    rusqlite::{self, Connection, OptionalExtension, Row},
 };
 
 use crate::{
@@ -70,6 +70,11 @@ impl<'c> View<'c> {
                 .map(Gathered::Rows),
         }
     }
+}
+
+/// A column that holds a blob.
+pub(crate) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], Error> {
+    Ok(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?)
 }
 
 /// The stream's newest offset: the highest `seq` ever used, stored or since removed.

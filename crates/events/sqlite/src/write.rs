@@ -41,6 +41,8 @@ pub(crate) struct Writing {
 pub(crate) struct Written {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) changes: Vec<Change>,
+    /// The stream's newest offset after it.
+    pub(crate) newest: i64,
 }
 
 /// What the events of a batch did so far.
@@ -104,12 +106,16 @@ impl Writing {
         } = batch;
         tally.write(tx.sql())?;
         self.make_room(tx, rows.iter().map(|event| event.tags.len()).sum())?;
-        if !rows.is_empty() {
-            let after = newest_offset(tx.sql())?;
+        let newest = rows.last().map_or(before, |event| event.key.seq);
+        if newest > before {
             let deferred = Arc::clone(&self.deferred);
-            tx.after_commit(move || deferred.committed(before, after, &rows));
+            tx.after_commit(move || deferred.committed(before, newest, &rows));
         }
-        Ok(Written { outcomes, changes })
+        Ok(Written {
+            outcomes,
+            changes,
+            newest,
+        })
     }
 
     fn insert_one_by_one(
@@ -159,7 +165,7 @@ impl Writing {
         let mut seqs = Vec::new();
         let ended = execute(&view, &mut query, None, &mut Cost::default(), |seq, _| {
             seqs.push(seq);
-            Ok(Take::More)
+            Take::More
         })?;
         debug_assert_eq!(
             ended,
@@ -278,9 +284,9 @@ impl Writing {
             until: Some(until),
             ..Filter::default()
         };
-        let mut seqs = self.matching(sql, vec![own, wraps])?;
+        let seqs = self.matching(sql, vec![own, wraps])?;
         let mut owned = Vec::with_capacity(seqs.len());
-        for seq in seqs.drain(..) {
+        for seq in seqs {
             if fetch(sql, seq)?.is_some_and(|json| Canonical::new(&json).owner() == author) {
                 owned.push(seq);
             }
