@@ -6,7 +6,6 @@
 pub mod address;
 pub mod admission;
 pub mod change;
-pub mod clock;
 pub mod deletion;
 pub mod outcome;
 pub mod query;
@@ -18,8 +17,8 @@ pub mod vanish;
 pub use address::Address;
 pub use admission::{Decision, Effects, Facts, decide};
 pub use change::{Accepted, Change, Observer};
-pub use clock::Clock;
 pub use deletion::Targets;
+pub use esker_coord_api::Clock;
 pub use outcome::{Outcome, Rejection};
 pub use query::{Filters, Page, PageLimits, Position, Query};
 pub use store::{BoxFuture, Error, EventStore, KindStats, Options, Stats};

@@ -1,0 +1,149 @@
+//! The one clock of a store, in whole unix seconds (CX-04); tests drive it.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures_timer::Delay;
+
+use crate::BoxFuture;
+
+/// Where a store's time comes from. One operation reads it once.
+#[derive(Clone)]
+pub struct Clock(Option<Arc<Mutex<Manual>>>);
+
+struct Manual {
+    now: i64,
+    sleepers: Vec<Waker>,
+}
+
+impl Clock {
+    /// The system's clock.
+    pub fn system() -> Self {
+        Self(None)
+    }
+
+    /// A clock that stands at `now` until it is set: for tests. Clones share it.
+    pub fn manual(now: i64) -> Self {
+        Self(Some(Arc::new(Mutex::new(Manual {
+            now,
+            sleepers: Vec::new(),
+        }))))
+    }
+
+    /// Sets a manual clock, and wakes who sleeps by it; the system's is not settable and stays as it is.
+    pub fn set(&self, now: i64) {
+        self.change(|_| now);
+    }
+
+    /// Moves a manual clock forward, saturating.
+    pub fn advance(&self, seconds: i64) {
+        self.change(|now| now.saturating_add(seconds));
+    }
+
+    /// Now, in unix seconds.
+    pub fn now(&self) -> i64 {
+        match &self.0 {
+            Some(manual) => lock(manual).now,
+            None => i64::try_from(since_epoch().as_secs()).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Resolves when the clock shows `at` or later.
+    pub fn sleep_until(&self, at: i64) -> BoxFuture<'static, ()> {
+        let Some(manual) = self.0.clone() else {
+            return Box::pin(async move {
+                let at = Duration::from_secs(u64::try_from(at).unwrap_or(0));
+                // The system's clock may be set back, and a timer may be early.
+                while let Some(left) = at.checked_sub(since_epoch()).filter(|left| !left.is_zero()) {
+                    sleep(left).await;
+                }
+            });
+        };
+        Box::pin(poll_fn(move |cx| {
+            let mut manual = lock(&manual);
+            if manual.now >= at {
+                return Poll::Ready(());
+            }
+            manual.sleepers.retain(|sleeper| !sleeper.will_wake(cx.waker()));
+            manual.sleepers.push(cx.waker().clone());
+            Poll::Pending
+        }))
+    }
+
+    fn change(&self, change: impl FnOnce(i64) -> i64) {
+        if let Some(manual) = &self.0 {
+            let sleepers = {
+                let mut manual = lock(manual);
+                manual.now = change(manual.now);
+                std::mem::take(&mut manual.sleepers)
+            };
+            for sleeper in sleepers {
+                sleeper.wake();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(_) => write!(f, "Clock::manual({})", self.now()),
+            None => f.write_str("Clock::system()"),
+        }
+    }
+}
+
+/// Resolves after `wait` of real time, on a timer that needs no runtime.
+pub async fn sleep(wait: Duration) {
+    // Longer than any timer can hold is as good as for ever.
+    const LONGEST: Duration = Duration::from_hours(24 * 365);
+    Delay::new(wait.min(LONGEST)).await;
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// What it guards is whole at every moment.
+fn lock(manual: &Mutex<Manual>) -> MutexGuard<'_, Manual> {
+    manual.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn cx_04_a_manual_clock_stands_until_it_is_set_and_wakes_who_sleeps_by_it() {
+        let clock = Clock::manual(100);
+        assert_eq!((clock.now(), clock.clone().now()), (100, 100));
+        let mut sleep = pin!(clock.sleep_until(110));
+        assert!(poll!(&mut sleep).is_pending());
+        clock.advance(9);
+        assert!(poll!(&mut sleep).is_pending());
+        let waits = tokio::spawn(clock.sleep_until(110));
+        clock.set(110);
+        sleep.await;
+        waits.await.unwrap();
+        clock.advance(i64::MAX);
+        assert_eq!(clock.now(), i64::MAX);
+    }
+
+    #[tokio::test]
+    async fn cx_04_the_system_clock_does_not_sleep_for_what_has_passed() {
+        let clock = Clock::system();
+        clock.sleep_until(clock.now()).await;
+        clock.sleep_until(i64::MIN).await;
+        clock.set(5);
+        assert!(clock.now() > 1_700_000_000);
+    }
+}
