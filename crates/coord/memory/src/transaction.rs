@@ -1,0 +1,118 @@
+//! Transactions: changes that are kept aside, and made to the shared state in one step.
+//!
+//! Nothing that a transaction can do fails or depends on what others do meanwhile, so nobody waits for it.
+
+use std::{future::ready, sync::Arc};
+
+use esker_coord_api::{
+    BoxFuture, Channel, Cursor, EngineTransaction, Error, Job, LocalName, Name, NewEvent, NewJob, Payload,
+    Result, StreamEvent,
+};
+
+use crate::{
+    jobs::stored,
+    state::{Shared, State},
+};
+
+/// A change that is made to what there is when it is made.
+type Change = Box<dyn Fn(&mut State) + Send>;
+
+pub(crate) struct MemoryTransaction {
+    shared: Arc<Shared>,
+    handle: u64,
+    changes: Vec<Change>,
+    wakes: Vec<Channel>,
+}
+
+impl MemoryTransaction {
+    pub(crate) fn new(shared: Arc<Shared>, handle: u64) -> Self {
+        Self {
+            shared,
+            handle,
+            changes: Vec::new(),
+            wakes: Vec::new(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.shared.is_attached(self.handle) {
+            Ok(())
+        } else {
+            Err(Error::Closed)
+        }
+    }
+
+    fn keep(&mut self, wake: Option<Channel>, change: impl Fn(&mut State) + Send + 'static) -> Result<()> {
+        self.check()?;
+        self.changes.push(Box::new(change));
+        self.wakes.extend(wake);
+        Ok(())
+    }
+
+    /// Reads what is committed by now, with the own changes.
+    fn view<T>(&self, view: impl FnOnce(&State) -> T) -> Result<T> {
+        self.check()?;
+        let mut state = self.shared.state().clone();
+        self.apply(&mut state);
+        Ok(view(&state))
+    }
+
+    fn apply(&self, state: &mut State) {
+        for change in &self.changes {
+            change(state);
+        }
+    }
+}
+
+impl EngineTransaction for MemoryTransaction {
+    fn enqueue(&mut self, queue: Name, job: NewJob) -> BoxFuture<'_, Result<i64>> {
+        // Taken whether or not the transaction commits.
+        let id = self.shared.state().jobs.next_id();
+        let wake = Channel::queue(&queue);
+        let job = stored(id, queue, job, self.shared.clock.now());
+        let kept = self.keep(Some(wake), move |state| state.jobs.insert(job.clone()));
+        Box::pin(ready(kept.map(|()| id)))
+    }
+
+    fn publish(&mut self, stream: Name, event: NewEvent) -> BoxFuture<'_, Result<()>> {
+        let now = self.shared.clock.now();
+        let wake = Channel::stream(&stream);
+        let kept = self.keep(Some(wake), move |state| {
+            state.streams.publish(&stream, event.clone(), now);
+        });
+        Box::pin(ready(kept))
+    }
+
+    fn notify(&mut self, channel: Name, _payload: Payload) -> BoxFuture<'_, Result<()>> {
+        Box::pin(ready(self.keep(Some(Channel::notify(&channel)), |_| ())))
+    }
+
+    fn save_offset(&mut self, stream: Name, consumer: LocalName, offset: i64) -> BoxFuture<'_, Result<()>> {
+        let kept = self.keep(None, move |state| {
+            state.streams.save_offset(&stream, consumer.clone(), offset);
+        });
+        Box::pin(ready(kept))
+    }
+
+    fn get_offset(&mut self, stream: Name, consumer: LocalName) -> BoxFuture<'_, Result<i64>> {
+        Box::pin(ready(self.view(|state| state.streams.offset(&stream, &consumer))))
+    }
+
+    fn get_job(&mut self, queue: Name, id: i64) -> BoxFuture<'_, Result<Option<Job>>> {
+        Box::pin(ready(self.view(|state| state.jobs.get(&queue, id).cloned())))
+    }
+
+    fn read(&mut self, stream: Name, from: Cursor, limit: usize) -> BoxFuture<'_, Result<Vec<StreamEvent>>> {
+        let events = self.view(|state| state.streams.read(&stream, &from, limit));
+        Box::pin(ready(events))
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let committed = self.check();
+        if committed.is_ok() {
+            self.apply(&mut self.shared.state());
+            self.shared.wake(&self.wakes);
+        }
+        Box::pin(ready(committed))
+    }
+}
