@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use esker_coord_api::{Channel, WakeHub, WakeReceiver};
 use tokio::sync::watch;
 
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
     readers::{ReadTask, Reader, read_task},
     stats::Counters,
     task::task,
+    watcher::Watch,
     writer::{Job, Writer},
 };
 
@@ -53,6 +55,11 @@ pub(crate) struct Shared {
     held: Mutex<Option<Arc<Line>>>,
     /// The file was found replaced, which does not heal.
     pub(crate) replaced: AtomicBool,
+    /// Who listens in this process.
+    pub(crate) hub: WakeHub,
+    /// Marks the wakes of this handle, which its own watcher need not hear.
+    pub(crate) origin: i64,
+    pub(crate) watch: Watch,
 }
 
 impl Database {
@@ -72,6 +79,9 @@ impl Database {
             counters,
             held: Mutex::new(None),
             replaced: AtomicBool::new(false),
+            hub: WakeHub::new(),
+            origin: fastrand::i64(..),
+            watch: Watch::default(),
             path,
             options,
         });
@@ -140,6 +150,22 @@ impl Database {
         HeldTransaction::begin(self).await
     }
 
+    /// Listens to the channel from the moment that this resolves: to this process's wakes and to those of others, which
+    /// one thread for the whole handle watches from the first listener on (CW-06). When the handle is closed, the file
+    /// replaced or the thread dead, the receiver ends (CW-03).
+    ///
+    /// The file must have the tables of [`SCHEMA`](crate::SCHEMA).
+    pub async fn listen(&self, channel: Channel) -> Result<WakeReceiver, Error> {
+        let shared = &self.handle.shared;
+        if shared.replaced.load(Relaxed) {
+            return Err(shared.note_replaced());
+        }
+        // Before the watcher takes its baseline, so that nothing falls between them.
+        let receiver = shared.hub.listen(channel);
+        Watch::start(shared).await?;
+        Ok(receiver)
+    }
+
     /// Ends the handle, for all its clones: new work is refused ([`Error::Closed`]), a held transaction is rolled back,
     /// what was submitted is done and answered; then the log is emptied and the file closed. Resolves when all that is
     /// done, for every caller.
@@ -199,6 +225,8 @@ impl Shared {
     pub(crate) fn close(&self) {
         self.writes.close();
         self.reads.close();
+        self.hub.close();
+        self.watch.stop();
         if let Some(held) = &*lock(&self.held) {
             held.commands.close();
         }
@@ -223,11 +251,16 @@ impl Shared {
     pub(crate) fn note_replaced(&self) -> Error {
         if !self.replaced.swap(true, Relaxed) {
             tracing::error!(path = %self.path.display(), "the database file was replaced or removed");
+            self.hub.close();
         }
         Error::Replaced(self.path.clone())
     }
 
-    fn spawn(&self, name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    pub(crate) fn spawn(
+        &self,
+        name: String,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<JoinHandle<()>, Error> {
         Builder::new()
             .name(name)
             .spawn(work)

@@ -2,6 +2,7 @@
 
 use std::{any::Any, io, path::PathBuf, sync::Arc, time::Duration};
 
+use esker_coord_api::Outcome;
 use rusqlite::{ErrorCode, ffi};
 
 /// Why the database did not do what was asked.
@@ -125,6 +126,12 @@ pub enum Error {
         /// The newest version that this build knows.
         known: i64,
     },
+    /// Numbers of this kind are used up. Nothing was done.
+    #[error("no more {0} can be numbered")]
+    Exhausted(&'static str),
+    /// A row holds what this crate never writes.
+    #[error("the database holds a value that was never written: {0}")]
+    Malformed(&'static str),
     /// A migration failed; the file is as it was.
     #[error("migration of {component} from version {version}: {source}")]
     Migration {
@@ -136,15 +143,6 @@ pub enum Error {
         #[source]
         source: Arc<rusqlite::Error>,
     },
-}
-
-/// What became of the work whose call failed (CX-07).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing of it is there, nor will be: asking again is safe.
-    Aborted,
-    /// It may have been done.
-    Unknown,
 }
 
 impl Error {
@@ -196,6 +194,22 @@ impl From<rusqlite::Error> for Error {
             _ if is_no_room(&cause) => Self::DiskFull,
             Some(ErrorCode::DatabaseBusy) => Self::Busy,
             _ => Self::Sqlite(Arc::new(cause)),
+        }
+    }
+}
+
+impl From<Error> for esker_coord_api::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Closed => Self::Closed,
+            Error::InvalidOption { option, reason } => Self::InvalidOption {
+                option,
+                reason: reason.to_owned(),
+            },
+            error => {
+                let outcome = error.outcome();
+                Self::database(error, outcome)
+            }
         }
     }
 }

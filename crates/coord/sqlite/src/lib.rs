@@ -1,4 +1,41 @@
-//! The database handle of one SQLite file: one writer with group commit, a pool of readers.
+//! The coordination store on one SQLite file, and the database handle beneath it, on which other stores stand too.
+//!
+//! # The store
+//!
+//! A [`SqliteStore`] has streams, queues, locks, wakes and schedules, for one host and many processes; consumers use it
+//! through [`esker_coord_api::Store`]. Each operation is one closure in the writer's next group commit, or one read, so
+//! calls that are made at the same time share a commit and a flush. Business rows and their side effects commit together in
+//! [`SqliteStore::write`], or in a transaction that its caller holds ([`SqliteTransaction`]).
+//!
+//! A commit leaves the channels that it wakes as rows beside it. In the same process they are woken at once; in others one
+//! watcher thread is told by the system that the log was written, and wakes who listens to these channels and nobody else.
+//!
+//! ```
+//! # use esker_coord_api::{QueueOptions, Store};
+//! # use esker_coord_sqlite::{Error, Settings, SqliteStore};
+//! # async fn tour(folder: &std::path::Path) -> Result<(), esker_coord_api::Error> {
+//! let engine = SqliteStore::open(&folder.join("shop.db"), Settings::default())?;
+//! let store = Store::new(engine.clone());
+//! let mut placed = store.listen("placed").await?;
+//! engine
+//!     .write(|effects| {
+//!         effects.transaction().sql().execute_batch("CREATE TABLE placed (n INTEGER)").map_err(Error::from)?;
+//!         effects.enqueue("shipping", "order 1")?;
+//!         effects.notify("placed")
+//!     })
+//!     .await?;
+//! assert!(placed.recv().await.is_some());
+//! let shipping = store.queue("shipping", QueueOptions::default())?;
+//! let job = shipping.claim_one("worker").await?.expect("the order");
+//! assert!(job.ack().await?);
+//! store.close().await;
+//! # Ok(())
+//! # }
+//! # let folder = tempfile::tempdir().unwrap();
+//! # tokio::runtime::Runtime::new().unwrap().block_on(tour(folder.path())).unwrap();
+//! ```
+//!
+//! # The handle
 //!
 //! A [`Database`] owns every connection that this process has on the file. Whatever writes hands it a
 //! closure ([`Database::write`]); closures that wait together share one `BEGIN IMMEDIATE` transaction, each in a
@@ -39,6 +76,7 @@
 pub use rusqlite;
 
 mod database;
+mod engine;
 mod error;
 mod filesystem;
 mod flusher;
@@ -53,11 +91,15 @@ mod snapshot;
 mod stats;
 mod task;
 mod transaction;
+mod wakes;
 mod wal;
+mod watcher;
 mod writer;
 
 pub use database::Database;
-pub use error::{Error, Outcome};
+pub use engine::{Effects, SCHEMA, Settings, SqliteStore, SqliteTransaction};
+pub use error::Error;
+pub use esker_coord_api::{Clock, Outcome};
 pub use held::HeldTransaction;
 pub use options::{Options, Synchronous};
 pub use schema::Schema;

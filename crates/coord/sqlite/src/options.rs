@@ -44,6 +44,15 @@ pub struct Options {
     pub wal_limit: u64,
     /// How long a held transaction may do nothing before it is rolled back (CT-05). Default 30 s.
     pub idle_transaction: Duration,
+    /// Whether the watcher is told of changes of the file by inotify, where there is it. Turn it off on a file system that
+    /// does not tell, such as one that another virtual machine writes to. Default `true`.
+    pub inotify: bool,
+    /// How often the watcher looks for other processes' wakes where it is not told: see [`inotify`](Self::inotify); also on
+    /// systems other than Linux, and when the user's inotify instances are used up. Default 2 ms.
+    pub watch_interval: Duration,
+    /// How often the watcher looks without having been told. It is told of all; should it not be, this is what a wake is
+    /// late by. Default 1 s.
+    pub safety_poll: Duration,
     /// Pages of 4 KiB that the file may grow to; past that, writes fail with [`Error::DiskFull`]. Default: no bound.
     pub max_pages: Option<u32>,
 }
@@ -62,6 +71,9 @@ impl Default for Options {
             statement_cache: 256,
             wal_limit: 40 << 20,
             idle_transaction: Duration::from_secs(30),
+            inotify: true,
+            watch_interval: Duration::from_millis(2),
+            safety_poll: Duration::from_secs(1),
             max_pages: None,
         }
     }
@@ -93,11 +105,18 @@ impl Options {
                 reason: "must be 65536 or more",
             });
         }
-        if self.idle_transaction.is_zero() {
-            return Err(Error::InvalidOption {
-                option: "idle_transaction",
-                reason: "must be more than zero",
-            });
+        let spans = [
+            ("idle_transaction", self.idle_transaction),
+            ("watch_interval", self.watch_interval),
+            ("safety_poll", self.safety_poll),
+        ];
+        for (option, span) in spans {
+            if span.is_zero() {
+                return Err(Error::InvalidOption {
+                    option,
+                    reason: "must be more than zero",
+                });
+            }
         }
         Ok(())
     }

@@ -27,6 +27,10 @@ pub struct Stats {
     pub reads_over_budget: u64,
     /// Reads that were not run, because their caller had gone.
     pub reads_skipped: u64,
+    /// Looks of the watcher for commits of other processes.
+    pub watcher_looks: u64,
+    /// Times that the watcher found that there were commits, and read the wakes.
+    pub watcher_reads: u64,
     /// Writes that wait for the writer.
     pub writes_waiting: usize,
     /// Reads that wait for a reader.
@@ -46,6 +50,8 @@ pub(crate) struct Counters {
     pub(crate) reads: Counter,
     pub(crate) reads_over_budget: Counter,
     pub(crate) reads_skipped: Counter,
+    pub(crate) watcher_looks: Counter,
+    pub(crate) watcher_reads: Counter,
 }
 
 /// A number that orders nothing.
@@ -80,6 +86,8 @@ impl Counters {
             reads: self.reads.get(),
             reads_over_budget: self.reads_over_budget.get(),
             reads_skipped: self.reads_skipped.get(),
+            watcher_looks: self.watcher_looks.get(),
+            watcher_reads: self.watcher_reads.get(),
             writes_waiting,
             reads_waiting,
         }

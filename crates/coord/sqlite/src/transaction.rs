@@ -2,12 +2,32 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use esker_coord_api::Channel;
 use rusqlite::Connection;
 
-use crate::Error;
+use crate::{Error, wakes::Wakes};
 
 /// Work left for right after the commit.
 pub(crate) type AfterCommit = Box<dyn FnOnce() + Send>;
+
+/// What the closures of one transaction leave for its commit.
+#[derive(Default)]
+pub(crate) struct Left {
+    pub(crate) after: Vec<AfterCommit>,
+    pub(crate) wakes: Wakes,
+}
+
+impl Left {
+    fn mark(&self) -> (usize, usize) {
+        (self.after.len(), self.wakes.len())
+    }
+
+    /// Forgets what was left since the mark.
+    fn undo(&mut self, (after, wakes): (usize, usize)) {
+        self.after.truncate(after);
+        self.wakes.truncate(wakes);
+    }
+}
 
 /// The writer's view inside one closure: its own savepoint in the shared transaction.
 ///
@@ -15,12 +35,12 @@ pub(crate) type AfterCommit = Box<dyn FnOnce() + Send>;
 /// [`sql`](Self::sql), undoes the work of everybody in the transaction, and all are told so.
 pub struct Transaction<'c> {
     conn: &'c Connection,
-    after: &'c mut Vec<AfterCommit>,
+    left: &'c mut Left,
 }
 
 impl<'c> Transaction<'c> {
-    pub(crate) fn new(conn: &'c Connection, after: &'c mut Vec<AfterCommit>) -> Self {
-        Self { conn, after }
+    pub(crate) fn new(conn: &'c Connection, left: &'c mut Left) -> Self {
+        Self { conn, left }
     }
 
     /// The connection, for the caller's own statements. Prepare them with `prepare_cached`; step them to their end.
@@ -41,10 +61,10 @@ impl<'c> Transaction<'c> {
             return Err(Error::RolledBack.into());
         }
         execute(self.conn, "SAVEPOINT esker").map_err(Error::from)?;
-        let kept = self.after.len();
+        let kept = self.left.mark();
         let mut nested = Transaction {
             conn: self.conn,
-            after: &mut *self.after,
+            left: &mut *self.left,
         };
         match catch_unwind(AssertUnwindSafe(|| work(&mut nested))) {
             Ok(Ok(_)) if self.conn.is_autocommit() => {
@@ -74,12 +94,20 @@ impl<'c> Transaction<'c> {
     ///
     /// It delays every other write: send, wake or count, and return. A panic in it is logged and harms nothing else.
     pub fn after_commit(&mut self, work: impl FnOnce() + Send + 'static) {
-        self.after.push(Box::new(work));
+        self.left.after.push(Box::new(work));
+    }
+
+    /// Wakes who listens to the channel, in every process, after the commit (CW-01, CW-05): in this one at once, before
+    /// the commit is flushed. Wakes of one commit are merged. A rolled back savepoint takes its own with it.
+    ///
+    /// The file must have the tables of [`SCHEMA`](crate::SCHEMA), or the commit fails.
+    pub fn wake(&mut self, channel: &Channel) {
+        self.left.wakes.push(channel);
     }
 
     /// Undoes the innermost savepoint; where that fails, the whole transaction, so that nothing half done stays.
-    fn undo(&mut self, kept: usize) {
-        self.after.truncate(kept);
+    fn undo(&mut self, kept: (usize, usize)) {
+        self.left.undo(kept);
         if self.conn.is_autocommit() {
             return;
         }

@@ -69,8 +69,9 @@ impl Checkpoints {
         }
     }
 
-    /// Empties the log, when nothing uses it any more.
-    pub(crate) fn finish(conn: &Connection, counters: &Counters) {
+    /// Empties the log, when nothing uses it any more. Waits for nobody: the log may stay.
+    pub(crate) fn finish(conn: &Connection, patience: &Patience, counters: &Counters) {
+        patience.set(Duration::ZERO);
         match conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::TRUNCATE) {
             Ok(_) => {
                 counters.checkpoints.add();

@@ -19,7 +19,7 @@ use crate::{
     open::{LOCK_POLL, WriterConnection, was_replaced},
     queue::Popped,
     task::Task,
-    transaction::{AfterCommit, execute, roll_back},
+    transaction::{AfterCommit, Left, execute, roll_back},
     wal::Checkpoints,
 };
 
@@ -102,8 +102,9 @@ impl Writer {
         for reader in self.readers.drain(..) {
             drop(reader.join());
         }
+        self.shared.watch.join();
         if !was_replaced(&self.db.conn) {
-            Checkpoints::finish(&self.db.conn, &self.shared.counters);
+            Checkpoints::finish(&self.db.conn, &self.db.patience, &self.shared.counters);
         }
     }
 
@@ -134,11 +135,11 @@ impl Writer {
     fn group(&mut self, first: Box<dyn Task>) {
         let most = self.shared.options.max_batch;
         let mut done: Vec<Box<dyn Task>> = Vec::with_capacity(self.pending.len() + 1);
-        let mut after = Vec::new();
+        let mut left = Left::default();
         let mut next = Some(first);
         let result = self.begin().and_then(|()| {
             while let Some(mut task) = next.take() {
-                let lost = self.step(&mut *task, &mut after);
+                let lost = self.step(&mut *task, &mut left);
                 done.push(task);
                 lost?;
                 // Whoever came meanwhile rides along.
@@ -152,12 +153,12 @@ impl Writer {
                     next = self.next_task();
                 }
             }
-            self.commit()
+            self.commit(&left)
         });
         match result {
             Ok(()) => {
                 self.note_room(done.iter().any(|task| task.met_full_disk()));
-                run_after_commit(after);
+                self.tell(left);
                 self.settle(move |settled| {
                     for mut task in done {
                         if let Err(error) = &settled {
@@ -190,6 +191,12 @@ impl Writer {
         }
     }
 
+    /// Does what was left for after the commit; wakes first, so that nothing delays them.
+    fn tell(&self, left: Left) {
+        left.wakes.tell(&self.shared.hub);
+        run_after_commit(left.after);
+    }
+
     /// Calls `settled` once what was committed is as durable as asked for.
     fn settle(&self, settled: impl FnOnce(Result<(), Error>) + Send + 'static) {
         match &self.flusher {
@@ -209,10 +216,10 @@ impl Writer {
     }
 
     /// Runs one closure in its savepoint. An error means that SQLite gave up the whole transaction.
-    fn step(&self, task: &mut dyn Task, after: &mut Vec<AfterCommit>) -> Result<(), Error> {
+    fn step(&self, task: &mut dyn Task, left: &mut Left) -> Result<(), Error> {
         let counters = &self.shared.counters;
         counters.closures.add();
-        if !task.run(&mut Transaction::new(&self.db.conn, after)) {
+        if !task.run(&mut Transaction::new(&self.db.conn, left)) {
             counters.undone.add();
         }
         if self.db.conn.is_autocommit() {
@@ -251,9 +258,10 @@ impl Writer {
     }
 
     /// Commits; after a failure nothing of the transaction is left, and the next can begin.
-    fn commit(&mut self) -> Result<(), Error> {
+    fn commit(&mut self, left: &Left) -> Result<(), Error> {
         let conn = &self.db.conn;
         let committed = self.check_file().and_then(|()| {
+            left.wakes.write(conn, self.shared.origin)?;
             self.db.may_commit.store(true, Relaxed);
             let committed = execute(conn, "COMMIT").map_err(Error::of_commit);
             self.db.may_commit.store(false, Relaxed);
@@ -321,11 +329,11 @@ impl Writer {
     /// Gives why the transaction ended.
     fn serve_held(&mut self, line: &Line) -> Error {
         let idle = self.shared.options.idle_transaction;
-        let mut after = Vec::new();
+        let mut left = Left::default();
         let reason = loop {
             match line.commands.pop_within(idle) {
                 Popped::Item(Command::Run(mut task)) => {
-                    let step = self.step(&mut *task, &mut after);
+                    let step = self.step(&mut *task, &mut left);
                     if let Err(error) = &step {
                         task.fail(error);
                     }
@@ -338,7 +346,7 @@ impl Writer {
                     }
                 }
                 Popped::Item(Command::Commit(caller)) => {
-                    let committed = self.commit();
+                    let committed = self.commit(&left);
                     match &committed {
                         Ok(()) => self.note_room(false),
                         Err(error) if error.is_full() => self.note_room(true),
@@ -346,7 +354,7 @@ impl Writer {
                     }
                     match committed {
                         Ok(()) => {
-                            run_after_commit(after);
+                            self.tell(left);
                             self.settle(move |settled| drop(caller.send(settled)));
                         }
                         failed => drop(caller.send(failed)),

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use esker_coord_sqlite::{Database, Error, Options, Synchronous};
+use esker_coord_sqlite::{Database, Error, Options, Synchronous, rusqlite::Connection};
 
 use crate::support::{Fixture, MINUTE, started};
 
@@ -139,4 +139,19 @@ async fn foundation_close_empties_the_log() {
     fx.db.close().await;
     assert_eq!(fx.wal_bytes(), 0);
     assert_eq!(fx.db.stats().wal_pages, 0);
+}
+
+#[tokio::test]
+async fn foundation_close_waits_for_no_other_process() {
+    let patient = Options {
+        busy_timeout: Duration::from_hours(1),
+        ..small_log()
+    };
+    let fx = Fixture::with(patient);
+    write_page(&fx.db).await;
+    // As another process would.
+    let other = Connection::open(fx.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    fx.db.close().await;
+    assert!(fx.wal_bytes() > 0);
 }
