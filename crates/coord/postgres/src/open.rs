@@ -1,0 +1,48 @@
+//! How a store is opened: the URL, the pool, the schema, and what can wait until it works.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+
+use crate::{Error, Options, database::Database, job::one, schema, shared::Shared, stats::Counters, url};
+
+/// The shortest time for which a store gives way that is not the only one to build an index.
+const GIVE_WAY: Duration = Duration::from_millis(100);
+
+const NUMBER: &str = "SELECT nextval('{schema}.store_number')";
+
+/// What the parts of the store share, and where the listening connection goes.
+pub(crate) async fn open(url: &str, mut options: Options) -> Result<(Arc<Shared>, url::Target), Error> {
+    let main = url::parse(url, &mut options)?;
+    options.check()?;
+    let listener = match options.listener_url.clone() {
+        // What else it says of the store is the main URL's to say.
+        Some(url) => url::parse(&url, &mut options.clone())?,
+        None => main.clone(),
+    };
+    let stats = Arc::new(Counters::default());
+    let database = Database::new(&main, &options, stats.clone());
+    schema::migrate(&database).await?;
+    let number: i64 = one(&database.write(NUMBER, &[]).await?)?;
+    let deferred = database.clone();
+    let shared = Arc::new(Shared::new(database, options, format!("{number:x}"), stats));
+    let stop = shared.stop.clone();
+    shared.runtime.spawn(async move {
+        let building = async {
+            let mut built = schema::build_deferred(&deferred).await;
+            // Other stores that open build them too, and all but one give way, each for a time of its own.
+            while built.as_ref().is_err_and(Error::is_conflict) {
+                sleep(GIVE_WAY * (1 + u32::try_from(number % 8).unwrap_or(0))).await;
+                built = schema::build_deferred(&deferred).await;
+            }
+            if let Err(error) = built {
+                tracing::warn!(%error, "an index is built when the store is opened next");
+            }
+        };
+        tokio::select! {
+            () = building => {}
+            () = stop.cancelled() => {}
+        }
+    });
+    Ok((shared, listener))
+}

@@ -1,0 +1,16 @@
+//! The store on a real server.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "tests are told by their names, and fail by panicking"
+)]
+
+mod contract;
+mod faults;
+mod open;
+mod processes;
+mod queues;
+mod streams;
+mod support;
+mod tls;
+mod wakes;

@@ -1,0 +1,176 @@
+//! Opening: the schema, its version, and who may share a database.
+
+use esker_coord_api::{JobState, QueueOptions, Store};
+use esker_coord_postgres::{Error, Options, PostgresEngine};
+
+use crate::support::Database;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cx_08_what_was_written_is_there_when_the_store_is_opened_again() {
+    let database = Database::new().await;
+    let store = database.open().await;
+    let stream = store.stream("orders").unwrap();
+    assert_eq!(stream.publish("first").await.unwrap(), 1);
+    assert_eq!(
+        stream.publish_with_key(Some("k\0"), vec![0, 255]).await.unwrap(),
+        2
+    );
+    let queue = store.queue("mails", QueueOptions::default()).unwrap();
+    let id = queue.enqueue("welcome").await.unwrap();
+    store.close().await;
+    assert!(matches!(
+        stream.publish("late").await,
+        Err(esker_coord_api::Error::Closed)
+    ));
+
+    let store = database.open().await;
+    let events = store.stream("orders").unwrap().read_since(0, 10).await.unwrap();
+    assert_eq!(events.len(), 2);
+    assert_eq!(
+        (
+            events[1].offset,
+            events[1].key.as_deref(),
+            events[1].payload.as_bytes()
+        ),
+        (2, Some("k\0"), &[0, 255][..])
+    );
+    let queue = store.queue("mails", QueueOptions::default()).unwrap();
+    let handle = queue.claim_one("worker").await.unwrap().unwrap();
+    assert_eq!(
+        (handle.job().id, handle.job().state, handle.job().attempts),
+        (id, JobState::Processing, 1)
+    );
+    assert!(handle.ack().await.unwrap());
+    assert!(!handle.ack().await.unwrap());
+    let inspection = store.inspect().await.unwrap();
+    assert_eq!((inspection.queues.len(), inspection.streams[0].last), (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cx_09_many_processes_open_one_new_database_at_once() {
+    let database = Database::new().await;
+    let url = database.url();
+    let opening: Vec<_> = (0..8)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move {
+                PostgresEngine::open(&url, Options::default())
+                    .await
+                    .map(Store::new)
+            })
+        })
+        .collect();
+    for (number, opened) in (1..).zip(opening) {
+        let store = opened.await.unwrap().unwrap();
+        let last = store.stream("s").unwrap().publish("one each").await.unwrap();
+        assert_eq!(last, number);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cx_09_a_schema_that_is_newer_is_refused() {
+    let database = Database::new().await;
+    database.open().await.close().await;
+    let client = database.client().await;
+    client
+        .batch_execute("UPDATE esker.version SET version = version + 1")
+        .await
+        .unwrap();
+    let refused = PostgresEngine::open(&database.url(), Options::default())
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        matches!(
+            refused,
+            Error::NewerSchema {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
+    assert!(refused.to_string().contains("esker has version 2"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cx_02_stores_in_two_schemas_of_one_database_do_not_mix() {
+    let database = Database::new().await;
+    let one = database.open().await;
+    let url = format!("{}?schema=Other-1&pool_size=3", database.url());
+    let other = Store::new(PostgresEngine::open(&url, Options::default()).await.unwrap());
+    let mut heard = other.listen("news").await.unwrap();
+    let mut queue_heard = other
+        .queue("q", QueueOptions::default())
+        .unwrap()
+        .listen()
+        .await
+        .unwrap();
+    one.notify("news", "for one").await.unwrap();
+    one.queue("q", QueueOptions::default())
+        .unwrap()
+        .enqueue("for one")
+        .await
+        .unwrap();
+    assert_eq!(one.stream("s").unwrap().publish("for one").await.unwrap(), 1);
+    assert_eq!(other.stream("s").unwrap().publish("for other").await.unwrap(), 1);
+    assert!(
+        other
+            .queue("q", QueueOptions::default())
+            .unwrap()
+            .claim_one("w")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    // What comes first is the other's own.
+    other.notify("news", "for other").await.unwrap();
+    assert_eq!(heard.recv().await.unwrap().channel, "news");
+    assert!(heard.try_recv().unwrap().is_none());
+    assert!(queue_heard.try_recv().unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cq_08_indexes_of_maintenance_are_built_while_the_store_works_and_repaired_when_they_were_left_unusable()
+ {
+    let database = Database::new().await;
+    let client = database.client().await;
+    let valid = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid IN \
+        (to_regclass('esker.jobs_expiring'), to_regclass('esker.dead_retained'))";
+    let spoil = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'esker.jobs_expiring'::regclass";
+    for spoils in [true, false] {
+        let store = database.open().await;
+        while client.query_one(valid, &[]).await.unwrap().get::<_, i64>(0) < 2 {
+            tokio::task::yield_now().await;
+        }
+        store.close().await;
+        if spoils {
+            // As a build that was interrupted leaves it.
+            client.batch_execute(spoil).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cx_09_who_may_not_make_a_schema_opens_the_one_that_is_there() {
+    let database = Database::new().await;
+    database.open().await.close().await;
+    let client = database.client().await;
+    let role = format!("{}_role", database.name());
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA esker TO {role}; \
+             GRANT ALL ON ALL TABLES IN SCHEMA esker TO {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA esker TO {role}"
+        ))
+        .await
+        .unwrap();
+    let url = database.url().replacen("postgres@", &format!("{role}@"), 1);
+    let store = Store::new(PostgresEngine::open(&url, Options::default()).await.unwrap());
+    assert_eq!(store.stream("s").unwrap().publish("allowed").await.unwrap(), 1);
+    store.close().await;
+    client
+        .batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
+        .await
+        .unwrap();
+}

@@ -1,0 +1,182 @@
+//! Several processes on one database, some of them killed. A test starts itself again: with a URL in its environment it is
+//! the child.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    io::{BufRead, BufReader, Write, stdout},
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+use esker_coord_api::{Clock, EnqueueOptions, Payload, QueueOptions, Store};
+use esker_coord_postgres::{Options, PostgresEngine};
+
+use crate::support::Database;
+
+const URL: &str = "ESKER_TEST_URL";
+
+/// In a child: a store on its database.
+async fn child() -> Option<Store> {
+    let url = env::var(URL).ok()?;
+    let engine = PostgresEngine::open(&url, Options::default()).await.unwrap();
+    Some(Store::new(engine))
+}
+
+fn start(test: &str, database: &Database) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args([&format!("processes::{test}"), "--exact", "--nocapture"])
+        .env(URL, database.url())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn tell(word: &str, n: i64) {
+    writeln!(stdout().lock(), "{word} {n}").unwrap();
+}
+
+/// The numbers that a child told by this word.
+fn told(output: ChildStdout, word: &str) -> impl Iterator<Item = i64> + '_ {
+    let lines = BufReader::new(output).lines();
+    lines.filter_map(move |line| line.unwrap().strip_prefix(word)?.trim().parse().ok())
+}
+
+async fn work(store: &Store, n: i64) {
+    let jobs = store.queue("jobs", QueueOptions::default()).unwrap();
+    loop {
+        let claimed = jobs.claim_batch("worker", n).await.unwrap();
+        if claimed.is_empty() {
+            return;
+        }
+        for handle in &claimed {
+            assert!(handle.ack().await.unwrap());
+            tell("acked", handle.job().id);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cq_03_killed_workers_lose_no_job_and_end_none_twice() {
+    const JOBS: usize = 1000;
+    const TEST: &str = "cq_03_killed_workers_lose_no_job_and_end_none_twice";
+    if let Some(store) = child().await {
+        // Side by side, so that a kill finds claims, acks and batches under way.
+        let workers = [1, 4, 16].map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move { work(&store, n).await })
+        });
+        for worker in workers {
+            worker.await.unwrap();
+        }
+        return;
+    }
+    let database = Database::new().await;
+    let store = database.open().await;
+    let options = QueueOptions {
+        max_attempts: 100,
+        ..QueueOptions::default()
+    };
+    let jobs = store.queue("jobs", options).unwrap();
+    let batch = vec![(Payload::from("work"), EnqueueOptions::default()); JOBS];
+    let ids = BTreeSet::from_iter(jobs.enqueue_batch(batch).await.unwrap());
+    let mut acked = BTreeSet::new();
+    let kills = [1, 7, 40, 111, 222];
+    for kill_after in kills {
+        let mut worker = start(TEST, &database);
+        for (seen, id) in told(worker.stdout.take().unwrap(), "acked").enumerate() {
+            assert!(acked.insert(id), "job {id} was ended twice");
+            if seen + 1 == kill_after {
+                worker.kill().unwrap();
+            }
+        }
+        worker.wait().unwrap();
+    }
+    store.close().await;
+    // Long after, every claim has lapsed.
+    let later = Options {
+        clock: Some(Clock::manual(Clock::system().now() + 100_000)),
+        ..Options::default()
+    };
+    let store = database.open_with(later).await;
+    let jobs = store.queue("jobs", options).unwrap();
+    loop {
+        let claimed = jobs.claim_batch("survivor", 64).await.unwrap();
+        if claimed.is_empty() {
+            break;
+        }
+        assert_eq!(jobs.ack_batch(&claimed).await.unwrap(), claimed.len());
+        for handle in &claimed {
+            assert!(acked.insert(handle.job().id), "an ended job came back");
+        }
+    }
+    // What was acked without a word of it went with the kill: at most what the three workers had under way.
+    let silent = ids.difference(&acked).count();
+    assert!(acked.is_subset(&ids) && silent <= kills.len() * 3, "{silent}");
+    let inspection = store.inspect().await.unwrap();
+    let of = &inspection.queues[0];
+    assert_eq!((of.ready, of.running, of.scheduled, of.dead), (0, 0, 0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cs_04_killed_publishers_leave_no_gap_that_a_reader_passes() {
+    const TEST: &str = "cs_04_killed_publishers_leave_no_gap_that_a_reader_passes";
+    if let Some(store) = child().await {
+        let publishers = (0..8).map(|task: i64| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let stream = store.stream("events").unwrap();
+                for n in 0.. {
+                    if (n + task) % 3 == 0 {
+                        // Rolled back: it leaves nothing.
+                        let mut transaction = store.begin().await.unwrap();
+                        transaction.publish("events", "ghost").await.unwrap();
+                        continue;
+                    }
+                    tell("published", stream.publish("event").await.unwrap());
+                }
+            })
+        });
+        for publisher in publishers.collect::<Vec<_>>() {
+            publisher.await.unwrap();
+        }
+        return;
+    }
+    let database = Database::new().await;
+    let store = database.open().await;
+    let stream = store.stream("events").unwrap();
+    let mut receiver = stream.subscribe("reader").await.unwrap();
+    let reader = tokio::spawn(async move {
+        // Every offset in order, and the end after the last.
+        let mut offsets = Vec::new();
+        while let Some(event) = receiver.recv().await {
+            let event = event.unwrap();
+            offsets.push(event.offset);
+            match event.payload.as_bytes() {
+                b"event" => {}
+                b"end" => return offsets,
+                other => panic!("a ghost: {other:?}"),
+            }
+        }
+        panic!("the subscription ended");
+    });
+    let mut published = BTreeSet::new();
+    for kill_after in [5, 50, 200] {
+        let mut children = [start(TEST, &database), start(TEST, &database)];
+        let outputs = children.each_mut().map(|child| child.stdout.take().unwrap());
+        let mut readers = outputs.map(|output| Some(told(output, "published")));
+        // The one is killed while the other goes on; then the other too.
+        for (child, offsets) in children.iter_mut().zip(&mut readers) {
+            for (seen, offset) in offsets.take().unwrap().enumerate() {
+                assert!(published.insert(offset), "offset {offset} was given twice");
+                if seen + 1 == kill_after {
+                    child.kill().unwrap();
+                }
+            }
+            child.wait().unwrap();
+        }
+    }
+    let end = stream.publish("end").await.unwrap();
+    let read = reader.await.unwrap();
+    assert_eq!(read, (1..=end).collect::<Vec<_>>());
+    assert!(published.is_subset(&read.into_iter().collect()));
+}

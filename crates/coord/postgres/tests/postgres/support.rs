@@ -1,0 +1,370 @@
+//! Databases, servers, poolers and broken wires for the tests, each a test's own.
+
+use std::{
+    env, fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread,
+};
+
+use esker_coord_api::Store;
+use esker_coord_postgres::{Options, PostgresEngine};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    runtime::Runtime,
+};
+use tokio_postgres::{Client, NoTls};
+
+/// A database of its own on the server that `./test` started.
+pub(crate) struct Database {
+    admin: String,
+    name: String,
+}
+
+impl Database {
+    pub(crate) async fn new() -> Self {
+        let admin = env::var("ESKER_TEST_POSTGRES")
+            .expect("ESKER_TEST_POSTGRES must name a Postgres server: run ./test, which starts one");
+        Self::on(&admin).await
+    }
+
+    pub(crate) async fn on(admin: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "esker_test_{}_{}",
+            process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        );
+        let client = connect(admin).await;
+        client
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .unwrap();
+        Self {
+            admin: admin.to_owned(),
+            name,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let (server, _) = self.admin.rsplit_once('/').expect("the URL names a database");
+        format!("{server}/{}", self.name)
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        connect(&self.url()).await
+    }
+
+    /// Ends every session on the database but the one that asks.
+    pub(crate) async fn cut_connections(&self) {
+        let client = self.client().await;
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        client.batch_execute(cut).await.unwrap();
+    }
+
+    pub(crate) async fn open(&self) -> Store {
+        self.open_with(Options::default()).await
+    }
+
+    pub(crate) async fn open_with(&self, options: Options) -> Store {
+        Store::new(PostgresEngine::open(&self.url(), options).await.unwrap())
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let (admin, name) = (self.admin.clone(), self.name.clone());
+        // The runtime of the test cannot be waited for from here.
+        let dropped = thread::spawn(move || {
+            Runtime::new().unwrap().block_on(async move {
+                if let Ok((client, connection)) = tokio_postgres::connect(&admin, NoTls).await {
+                    tokio::spawn(connection);
+                    let _stays = client
+                        .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
+                        .await;
+                }
+            });
+        });
+        let _ended = dropped.join();
+    }
+}
+
+pub(crate) async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// The engine under a store.
+pub(crate) fn engine(store: &Store) -> &PostgresEngine {
+    store.engine().expect("the store is on Postgres")
+}
+
+/// A server that the test starts and stops; it flushes, because crashes are what it is for.
+pub(crate) struct Server {
+    folder: PathBuf,
+    port: u16,
+    settings: String,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::make(String::new(), &[])
+    }
+
+    /// One that speaks TLS, with this certificate and its key.
+    pub(crate) fn start_with_tls(certificate: &str, key: &str) -> Self {
+        let settings = "-c ssl=on -c ssl_cert_file=../server.pem -c ssl_key_file=../server.key";
+        Self::make(
+            settings.to_owned(),
+            &[("server.pem", certificate), ("server.key", key)],
+        )
+    }
+
+    fn make(settings: String, files: &[(&str, &str)]) -> Self {
+        let folder = folder("server");
+        for (name, content) in files {
+            // The server reads a key only where nobody else can.
+            let mut write = ordinary("sh")
+                .args(["-c", "umask 077; cat > \"$0\""])
+                .arg(folder.join(name))
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+            write.stdin.take().unwrap().write_all(content.as_bytes()).unwrap();
+            assert!(write.wait().unwrap().success());
+        }
+        let server = Self {
+            port: free_port(),
+            folder,
+            settings,
+        };
+        let data = server.data();
+        run(ordinary("initdb")
+            .args("-U postgres -A trust -E UTF8 --locale=C -N -D".split(' '))
+            .arg(&data));
+        server.start_again();
+        server
+    }
+
+    pub(crate) fn start_again(&self) {
+        let settings = format!(
+            "-p {} -k {} -c listen_addresses=127.0.0.1 -c max_connections=100 -c shared_buffers=32MB {}",
+            self.port,
+            self.folder.display(),
+            self.settings,
+        );
+        let log = self.folder.join("log");
+        run(ordinary("pg_ctl")
+            .args(["start", "-w", "-s", "-o", &settings, "-D"])
+            .arg(self.data())
+            .arg("-l")
+            .arg(log));
+    }
+
+    /// `fast` ends sessions and shuts down; `immediate` is a crash.
+    pub(crate) fn stop(&self, mode: &str) {
+        run(ordinary("pg_ctl")
+            .args(["stop", "-w", "-s", "-m", mode, "-D"])
+            .arg(self.data()));
+    }
+
+    pub(crate) fn admin(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let stop = ordinary("pg_ctl")
+            .args(["stop", "-s", "-m", "immediate", "-D"])
+            .arg(self.data())
+            .output();
+        drop(stop);
+        let _stays = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A pooler in transaction mode before a database.
+pub(crate) struct Pooler {
+    folder: PathBuf,
+    process: process::Child,
+    port: u16,
+    name: String,
+}
+
+impl Pooler {
+    pub(crate) async fn start(database: &Database) -> Self {
+        let folder = folder("pooler");
+        let config: tokio_postgres::Config = database.url().parse().unwrap();
+        let tokio_postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else {
+            panic!("the test server listens on TCP");
+        };
+        let (server, port) = (config.get_ports()[0], free_port());
+        let settings = format!(
+            "[databases]\n{name} = host={host} port={server} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {port}\nauth_type = any\npool_mode = transaction\nunix_socket_dir =\n\
+             default_pool_size = 3\nmax_client_conn = 100\n",
+            name = database.name,
+        );
+        let file = folder.join("ini");
+        fs::write(&file, settings).unwrap();
+        let process = ordinary("pgbouncer")
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It listens a moment after it was started.
+        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        Self {
+            folder,
+            process,
+            port,
+            name: database.name.clone(),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{}", self.port, self.name)
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ended = self.process.kill();
+        let _ended = self.process.wait();
+        let _stays = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A wire between the store and a server that can be cut.
+pub(crate) struct Wire {
+    port: u16,
+    database: String,
+    losing: Arc<AtomicBool>,
+}
+
+impl Wire {
+    pub(crate) async fn to(url: &str) -> Self {
+        let config: tokio_postgres::Config = url.parse().unwrap();
+        let server = config.get_ports()[0];
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let losing = Arc::new(AtomicBool::new(false));
+        let shared = losing.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await {
+                    tokio::spawn(carry(client, server, shared.clone()));
+                }
+            }
+        });
+        let database = config.get_dbname().unwrap().to_owned();
+        Self {
+            port,
+            database,
+            losing,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{}", self.port, self.database)
+    }
+
+    /// The next commit, or append that commits by itself, is done, and its answer reaches nobody.
+    pub(crate) fn lose_next_answer(&self) {
+        self.losing.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Carries bytes both ways until one side ends, or until the answer that is to be lost has come from the server.
+async fn carry(mut client: TcpStream, mut server: TcpStream, lose: Arc<AtomicBool>) {
+    const READY_AND_IDLE: &[u8] = b"Z\0\0\0\x05I";
+    let (mut from_client, mut from_server) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let mut losing = false;
+    loop {
+        tokio::select! {
+            read = client.read(&mut from_client) => {
+                let Ok(n @ 1..) = read else { return };
+                let message = &from_client[..n];
+                let commits = contains(message, b"COMMIT") || contains(message, b".publish(");
+                losing |= commits && lose.swap(false, Ordering::SeqCst);
+                if server.write_all(message).await.is_err() { return }
+            }
+            read = server.read(&mut from_server) => {
+                let Ok(n @ 1..) = read else { return };
+                let answer = &from_server[..n];
+                if losing && answer.ends_with(READY_AND_IDLE) { return }
+                if !losing && client.write_all(answer).await.is_err() { return }
+            }
+        }
+    }
+}
+
+fn contains(message: &[u8], text: &[u8]) -> bool {
+    message.windows(text.len()).any(|window| window == text)
+}
+
+/// A program that refuses to run as root, run as an ordinary user.
+fn ordinary(program: &str) -> Command {
+    let mut command = if is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", program]);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.current_dir("/");
+    command
+}
+
+fn is_root() -> bool {
+    let uid = Command::new("id").arg("-u").output().unwrap();
+    uid.stdout.trim_ascii() == b"0"
+}
+
+/// A folder that an ordinary user may write to.
+fn folder(what: &str) -> PathBuf {
+    let made = ordinary("mktemp")
+        .args(["-d", &format!("/tmp/esker-test-{what}.XXXXXX")])
+        .output()
+        .unwrap();
+    let path = String::from_utf8(made.stdout).unwrap();
+    Path::new(path.trim_end()).to_owned()
+}
+
+fn run(command: &mut Command) {
+    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    let output = output.expect("the server's programs are in PATH: run ./test, which sees to it");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
