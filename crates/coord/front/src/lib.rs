@@ -1,0 +1,153 @@
+//! Esker's coordination store: durable queues, streams, locks, schedules and wakes in the database that you have.
+//!
+//! One [`Store`] has them all, on SQLite (one host, one file, many processes), on Postgres (many hosts) or in memory (one
+//! process, for tests). The same code runs on each: [`open()`] picks the engine by URL. And side effects commit with the
+//! writes that they belong to, or not at all.
+//!
+//! # A first tour
+//!
+//! ```
+//! use esker_coord::{CancellationToken, Job, QueueOptions, WorkOptions};
+//! # use esker_coord as coord;
+//! #
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let url = format!("sqlite:{}", folder.path().join("app.db").display());
+//!
+//! let store = coord::open(&url).await?; // "sqlite:app.db", or "postgres://app@db/app"
+//!
+//! // A queue: each job to one worker, until it is done.
+//! let mails = store.queue("mails", QueueOptions::default())?;
+//! mails.enqueue("welcome, ada").await?;
+//!
+//! // A stream: every event to every consumer, in order, from where it left off.
+//! let events = store.stream("signups")?;
+//! let offset = events.publish("ada").await?;
+//! assert_eq!(events.read_from_consumer("billing", 10).await?[0].offset, offset);
+//! events.save_offset("billing", offset).await?;
+//! assert!(events.read_from_consumer("billing", 10).await?.is_empty());
+//!
+//! // A lock: held by one, until it is given back or its time is up.
+//! let lock = store.try_lock("nightly-report", "host-1", 30).await?.expect("nobody else has it");
+//! assert!(store.try_lock("nightly-report", "host-2", 30).await?.is_none());
+//! lock.release().await?;
+//!
+//! // A worker, until it is told to stop.
+//! let stop = CancellationToken::new();
+//! let stopping = stop.clone();
+//! let send = async move |job: &Job| {
+//!     assert_eq!(job.payload.as_bytes(), b"welcome, ada");
+//!     stopping.cancel();
+//!     Ok(())
+//! };
+//! let report = mails.work(WorkOptions::default(), send, stop).await?;
+//! assert_eq!(report.acked, 1);
+//! # store.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which mechanism when
+//!
+//! | You want | Take |
+//! |---|---|
+//! | something done once, by whoever is free, and again if it fails | a [`Queue`] |
+//! | something told to the outside world if and only if a write commits | an [`Outbox`] |
+//! | many parts to follow what happened, each at its own pace | a [`Stream`] |
+//! | something done every so often, by one of many processes | a schedule: [`Store::schedule`], [`Store::run_schedules`] |
+//! | only one process to do something at a time | a [`Lock`], and its [fence](Lock::fence) on what it writes |
+//! | others to look again at once, and it is no loss if they miss it | [`Store::notify`], [`Store::listen`] |
+//!
+//! # What is guaranteed
+//!
+//! | mechanism | durable | delivery | order | replay |
+//! |---|---|---|---|---|
+//! | wake | no | at least once while connected, may merge | none | none |
+//! | stream | yes | every consumer, at least once; exactly once with the offset saved in the same transaction | offset | from any offset |
+//! | queue, outbox | yes | one claimer at a time, at least once | priority, time, id | until acknowledged |
+//! | lock | until its ttl | mutual exclusion within the ttl, fenced | none | none |
+//! | schedule | yes | at least once per boundary, bounded catch-up | time | the newest 64 |
+//!
+//! An operation that has returned is durable. At least once means that a handler may see a job or an event again, after
+//! a crash between the work and its acknowledgement: make handlers idempotent, or put the work and the offset into one
+//! transaction.
+//!
+//! # Transactions, and your own SQL
+//!
+//! What is enqueued, published, notified and saved through a [`Transaction`] appears with its commit, all at once, and is
+//! gone with its rollback. The engine's own transaction runs your statements, so that they commit together:
+//!
+//! ```
+//! use esker_coord::{QueueOptions, sqlite::SqliteTransaction};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let store = esker_coord::open(&format!("sqlite:{}", folder.path().join("app.db").display())).await?;
+//!
+//! store
+//!     .with_transaction(async |tx| {
+//!         let own = SqliteTransaction::of(tx).expect("the store is on SQLite");
+//!         own.run(|sql| {
+//!             sql.sql().execute_batch("CREATE TABLE orders (item TEXT); INSERT INTO orders VALUES ('tea')")?;
+//!             Ok::<_, esker_coord::sqlite::Error>(())
+//!         })
+//!         .await?;
+//!         tx.enqueue("shipping", "tea").await?;
+//!         tx.publish("orders", "tea").await?;
+//!         Ok::<_, esker_coord::Error>(())
+//!     })
+//!     .await?;
+//! let shipping = store.queue("shipping", QueueOptions::default())?;
+//! assert!(shipping.claim_one("worker").await?.is_some());
+//! # store.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On Postgres it is `postgres::PostgresTransaction::of(tx)`, whose `client()` is a `tokio_postgres::Client` within the
+//! transaction. The closure's error may be any type that [`Error`] converts into, such as your own or
+//! `Box<dyn std::error::Error>`; a driver's error does not convert into [`Error`] by itself.
+//!
+//! Inside, use `tx` alone: a [`Queue`] or [`Stream`] handle is no part of the transaction, and on SQLite would wait for its
+//! end. Jobs that it enqueues carry the default queue options. On SQLite a transaction holds the file's one writer, so hold it
+//! shortly; for one write with its side effects there is `sqlite::SqliteStore::write`, which shares its commit with others,
+//! and for reads of your own tables `SqliteStore::database().read`; both by [`Store::engine`]. Open the file by nothing else
+//! in the same process: closing a descriptor of it drops SQLite's locks. A consumer that keeps its own
+//! tables, with its offset saved in the same transaction, sees each event exactly once.
+//!
+//! Examples to run: `order` (own SQL on both engines), `webhook` (an outbox), `schedule` (a leader and its successor),
+//! `projection` (exactly once).
+//!
+//! # Workers
+//!
+//! [`Queue::work`] claims jobs, hands each to an async closure, and stores what becomes of it: `Ok` is done, an error is
+//! tried again later, ever later, until the job's attempts are spent and it is a dead letter ([`Queue::dead_jobs`],
+//! [`Queue::redrive`]). [`JobError`] says what else there is. [`Outbox::run`] is the same for deliveries. Both end when a
+//! [`CancellationToken`] is cancelled, and leave nothing held. To spawn one, make the handler an `async move` closure. Who wants to do it by hand has [`Queue::claim_batch`] and
+//! the [`JobHandle`]'s operations.
+//!
+//! # Errors and outcomes
+//!
+//! There is one [`Error`]. What a caller can act on has a variant; what the database did is [`Error::Database`], and its
+//! [`outcome`](Error::outcome) says whether the work was certainly undone ([`Outcome::Aborted`]: try again) or may have
+//! been done, because the commit lost its answer ([`Outcome::Unknown`]: look before you try again). That there is no
+//! job, that a lock is held by another, that an acknowledgement came too late: these are values, not errors.
+//!
+//! # Features
+//!
+//! `sqlite` (default), `postgres` and `memory`; `tls` is `postgres` with TLS. What is not enabled is not in the binary. The engines' own options, and
+//! all that is theirs alone, are under the modules of the same names; nothing there is needed to use the store.
+
+mod open;
+#[cfg(feature = "sqlite")]
+mod sqlite_url;
+
+pub use esker_coord_api::*;
+#[cfg(feature = "memory")]
+pub use esker_coord_memory as memory;
+#[cfg(feature = "postgres")]
+pub use esker_coord_postgres as postgres;
+#[cfg(feature = "sqlite")]
+pub use esker_coord_sqlite as sqlite;
+pub use open::open;
