@@ -26,7 +26,7 @@ pub(crate) struct Global {
     /// Configuration file [default: ./esker.toml if there is one]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where events are kept: sqlite:PATH or a path
+    /// Where everything is kept: sqlite:PATH or a path; for queues, streams, locks and schedules also postgres://…
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Set any configuration key, as `esker config` lists them; may be repeated
@@ -55,6 +55,14 @@ pub(crate) enum Command {
     /// Show what the store holds
     #[command(after_help = "Examples:\n  esker stats\n  esker stats --json | jq '.kinds[0]'")]
     Stats,
+    /// Store jobs, and look at those that wait, run and died
+    Queue(commands::queue::QueueArgs),
+    /// Publish and follow events of streams
+    Stream(commands::stream::StreamArgs),
+    /// Show who holds which lock
+    Lock(commands::lock::LockArgs),
+    /// Enqueue jobs every so often
+    Schedule(commands::schedule::ScheduleArgs),
     /// Show the effective configuration and where each value comes from
     Config(commands::config::ConfigArgs),
     /// Measure this relay or another

@@ -6,9 +6,13 @@ pub(crate) mod count;
 pub(crate) mod delete;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod lock;
 pub(crate) mod query;
+pub(crate) mod queue;
+pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod stats;
+pub(crate) mod stream;
 
 use anyhow::Context as _;
 
@@ -73,6 +77,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
             Command::Count(args) => count::run(context, args).await,
             Command::Delete(args) => delete::run(context, args).await,
             Command::Stats => stats::run(context).await,
+            Command::Queue(args) => queue::run(context, args).await,
+            Command::Stream(args) => stream::run(context, args).await,
+            Command::Lock(args) => lock::run(context, args).await,
+            Command::Schedule(args) => schedule::run(context, args).await,
             Command::Config(args) => config::run(&context, &args),
             Command::Bench(args) => bench::run(context, args).await,
         }

@@ -34,12 +34,21 @@ pub(crate) struct Usage(pub(crate) String);
 impl Exit {
     /// The code of an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if error.is::<Usage>() {
+        if error.is::<Usage>() || error.downcast_ref().is_some_and(is_refusal) {
             Self::Usage
         } else {
             Self::Failed
         }
     }
+}
+
+/// Whether the coordination store refused what it was given, before it did anything.
+fn is_refusal(error: &esker_coord::Error) -> bool {
+    use esker_coord::Error::{InvalidName, InvalidOption, InvalidSpec, ReservedName};
+    matches!(
+        error,
+        InvalidName { .. } | ReservedName { .. } | InvalidSpec { .. } | InvalidOption { .. }
+    )
 }
 
 /// What went wrong and why, each cause once: many an error's text holds that of its cause.

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod config;
+mod coordination;
 mod exit;
 mod filters;
 mod interrupt;
@@ -10,6 +11,7 @@ mod lines;
 mod logging;
 mod open_files;
 mod output;
+mod payloads;
 mod progress;
 mod store;
 mod table;

@@ -17,6 +17,8 @@ pub(crate) enum Location {
     Sqlite(PathBuf),
     /// In memory, gone with the process.
     Memory,
+    /// A PostgreSQL database, by its URL.
+    Postgres(String),
 }
 
 /// Whether a store that is not there yet is made.
@@ -36,15 +38,20 @@ impl Location {
             "sqlite" if rest.trim_start_matches('/').is_empty() => {
                 Err("the path is missing, as in `sqlite:esker.db`".into())
             }
+            "sqlite" if rest.contains('?') => Err(
+                "options after `?` are not taken here: a file is opened as the configuration says \
+                 (a file of that name is `./NAME`)"
+                    .into(),
+            ),
             "sqlite" => Ok(Self::Sqlite(rest.strip_prefix("//").unwrap_or(rest).into())),
             "memory" if rest.is_empty() => Ok(Self::Memory),
-            "postgres" | "postgresql" => Err("this build has no PostgreSQL engine; use `sqlite:PATH`".into()),
+            "postgres" | "postgresql" if rest.starts_with("//") => Ok(Self::Postgres(url.into())),
             // One letter is no scheme: it may be a drive.
             _ if rest.starts_with("//")
                 || (scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphabetic())) =>
             {
                 Err(format!(
-                    "`{scheme}:` is no store; use `sqlite:PATH` or `memory:` (`./{url}` is a file of that name)"
+                    "`{scheme}:` is no store; use `sqlite:PATH`, `memory:`, or `postgres://HOST/DATABASE` for queues and streams (`./{url}` is a file of that name)"
                 ))
             }
             _ if url.is_empty() => Err("it is empty; use `sqlite:PATH`".into()),
@@ -87,6 +94,12 @@ pub(crate) fn open_at(
             Err(Usage("a store in memory is empty: only `serve` and `import` take `memory:`".into()).into())
         }
         Location::Memory => Ok(Arc::new(MemoryStore::open(options))),
+        Location::Postgres(_) => Err(Usage(
+            "events are kept in a SQLite file, `sqlite:PATH`; on PostgreSQL there are `queue`, `stream`, `lock` and \
+             `schedule`"
+                .into(),
+        )
+        .into()),
         Location::Sqlite(path) => {
             anyhow::ensure!(
                 missing == Missing::Create || path.exists(),
@@ -105,28 +118,33 @@ const PAGE_BYTES: u64 = 4096;
 
 /// What `[sqlite]` says.
 fn settings(config: &Config) -> Settings {
+    Settings {
+        database: database(config),
+        waiting_tag_rows: size(config.integer("sqlite.waiting_tag_rows")),
+    }
+}
+
+/// What `[sqlite]` says of the file.
+pub(crate) fn database(config: &Config) -> database::Options {
     let default = database::Options::default();
     let readers = config.integer("sqlite.readers");
     let max_bytes = config.integer("sqlite.max_bytes");
     let cache = |name| u32::try_from(config.integer(name)).expect("the table of keys bounds it");
-    Settings {
-        database: database::Options {
-            synchronous: match config.text("sqlite.durability") {
-                "normal" => database::Synchronous::Normal,
-                _ => database::Synchronous::Full,
-            },
-            readers: if readers == 0 {
-                default.readers
-            } else {
-                size(readers)
-            },
-            reader_cache: cache("sqlite.reader_cache_kib"),
-            writer_cache: cache("sqlite.writer_cache_kib"),
-            wal_limit: config.integer("sqlite.wal_bytes"),
-            max_pages: (max_bytes > 0).then(|| u32::try_from(max_bytes / PAGE_BYTES).unwrap_or(u32::MAX)),
-            ..default
+    database::Options {
+        synchronous: match config.text("sqlite.durability") {
+            "normal" => database::Synchronous::Normal,
+            _ => database::Synchronous::Full,
         },
-        waiting_tag_rows: size(config.integer("sqlite.waiting_tag_rows")),
+        readers: if readers == 0 {
+            default.readers
+        } else {
+            size(readers)
+        },
+        reader_cache: cache("sqlite.reader_cache_kib"),
+        writer_cache: cache("sqlite.writer_cache_kib"),
+        wal_limit: config.integer("sqlite.wal_bytes"),
+        max_pages: (max_bytes > 0).then(|| u32::try_from(max_bytes / PAGE_BYTES).unwrap_or(u32::MAX)),
+        ..default
     }
 }
 
@@ -155,11 +173,14 @@ mod tests {
         assert_eq!(Location::parse("c:name.db"), sqlite("c:name.db"));
         assert_eq!(Location::parse("name-2:b.db"), sqlite("name-2:b.db"));
         assert_eq!(Location::parse("memory:"), Ok(Location::Memory));
+        for url in ["postgres://app@db/app", "postgresql://db/app"] {
+            assert_eq!(Location::parse(url), Ok(Location::Postgres(url.into())));
+        }
         for wrong in [
             "",
             "sqlite:",
             "sqlite://",
-            "postgres://localhost/esker",
+            "postgres:app",
             "mysql://localhost",
             "mysql:foo",
             "memory:x",

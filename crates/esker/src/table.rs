@@ -15,6 +15,15 @@ pub(crate) fn new<S: ToString>(header: impl IntoIterator<Item = S>) -> Table {
     table
 }
 
+/// Aligns columns of text to the left.
+pub(crate) fn left(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for index in columns {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Left);
+        }
+    }
+}
+
 /// A whole number with its thousands apart.
 pub(crate) fn number(value: u64) -> String {
     let digits = value.to_string();

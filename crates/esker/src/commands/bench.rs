@@ -1,15 +1,20 @@
-//! `esker bench`: how fast a relay is, this one or any other, on a corpus that is the same each time.
+//! `esker bench`: how fast a relay is, this one or any other, on a corpus that is the same each time; and how fast a
+//! coordination store is.
 
 mod broadcast;
 mod client;
+mod coord;
 mod corpus;
 mod fanout;
 mod ingest;
 mod measure;
 mod query;
+mod queue;
 mod random;
 mod relay;
 mod shapes;
+mod stream;
+mod wake;
 
 use std::path::PathBuf;
 
@@ -21,7 +26,9 @@ use crate::{commands::Context, exit::Exit, open_files};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without --url the relay is this program: it is started on a new store in a temporary folder, with the keys that
---set gives it. Client and relay share the machine. Quote medians of several runs.
+--set gives it. Client and relay share the machine. `queue`, `stream` and `wake` measure a coordination store: without
+--store a new SQLite file in a temporary folder, else that one, in which what they write stays: give them a store that
+holds nothing else. Quote medians of several runs.
 
 Examples:
   esker bench corpus --events 100000 corpus.jsonl
@@ -29,7 +36,9 @@ Examples:
   esker bench query --corpus corpus.jsonl --out query.json
   esker bench fanout --subscriptions 50000
   esker bench broadcast --connections 10000
-  esker bench ingest --corpus corpus.jsonl --url ws://127.0.0.1:7777   another relay, the same client")]
+  esker bench ingest --corpus corpus.jsonl --url ws://127.0.0.1:7777   another relay, the same client
+  esker bench queue
+  esker bench wake --store postgres://user@host/scratch")]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: Command,
@@ -47,6 +56,12 @@ enum Command {
     Fanout(fanout::FanoutArgs),
     /// Publish to everybody: deliveries per second
     Broadcast(broadcast::BroadcastArgs),
+    /// Enqueue, claim and acknowledge jobs, and claim while many wait
+    Queue(queue::QueueArgs),
+    /// Publish, read and follow events
+    Stream(stream::StreamArgs),
+    /// Wake another process, and wait for nothing
+    Wake(wake::WakeArgs),
 }
 
 /// What every measurement takes.
@@ -85,6 +100,9 @@ pub(crate) async fn run(context: Context, args: Bench) -> anyhow::Result<Exit> {
             Command::Query(args) => query::run(&context, args).await,
             Command::Fanout(args) => fanout::run(&context, args).await,
             Command::Broadcast(args) => broadcast::run(&context, args).await,
+            Command::Queue(args) => queue::run(&context, args).await,
+            Command::Stream(args) => stream::run(&context, args).await,
+            Command::Wake(args) => wake::run(&context, args).await,
         }
     };
     tokio::select! {

@@ -94,7 +94,8 @@ pub(crate) const KEYS: &[Key] = &[
         "store",
         "sqlite:esker.db",
         store,
-        "Where events are kept: `sqlite:PATH`, or a path; `memory:` keeps them until the process ends.",
+        "Where everything is kept: `sqlite:PATH`, or a path. `memory:` keeps events until the process ends; \
+         `postgres://HOST/DATABASE` keeps queues, streams, locks and schedules, but no events.",
     ),
     text(
         "listen",

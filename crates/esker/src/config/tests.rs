@@ -135,7 +135,7 @@ fn a_bad_value_names_its_line_and_what_is_taken() {
         "esker.toml:1: unknown key `relay`: it is a section, `[relay]`"
     );
     assert!(problem("listen = 'nowhere'").starts_with("esker.toml:1: `listen` cannot be `nowhere`: "));
-    assert!(problem("store = 'postgres://x'").contains("no PostgreSQL engine"));
+    assert!(problem("store = 'mysql://x'").contains("is no store"));
     assert!(problem("[events]\nquery_secs = 99999999999999999999").contains("too large"));
 }
 

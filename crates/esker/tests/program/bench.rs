@@ -111,3 +111,69 @@ fn fanout_and_broadcast_reach_every_subscriber() {
     let text = folder.ok(&["bench", "broadcast", "--connections", "2", "--messages", "2"]);
     assert!(text.contains("deliveries/s"), "{text}");
 }
+
+#[test]
+fn a_queue_is_measured_alone_and_among_jobs_that_wait_are_delayed_claimed_or_dead() {
+    let folder = Folder::new();
+    let small = [
+        "--seconds",
+        "0.05",
+        "--callers",
+        "4",
+        "--batch",
+        "50",
+        "--waiting",
+        "200",
+        "--workers",
+        "2",
+    ];
+    let measure = |store: &[&str], depths: &str| {
+        let figures = folder.json(&[&["bench", "queue", "--depths", depths], &small[..], store].concat());
+        let figures = figures["figures"].as_array().unwrap().clone();
+        assert!(
+            figures.iter().all(|figure| figure["p99_ms"].as_f64() > Some(0.0)),
+            "{figures:?}"
+        );
+        figures.len()
+    };
+    // Three ways to enqueue, four sizes of a claim by one worker and by two, and four kinds of other jobs.
+    assert_eq!(measure(&[], "50,2000"), 3 + 8 + 4 * 2);
+    // A store that is there, twice: what the first left in it does not matter.
+    assert_eq!(measure(&["--store", "sqlite:jobs.db"], "10"), 3 + 8 + 4);
+    assert_eq!(measure(&["--store", "sqlite:jobs.db"], "10"), 3 + 8 + 4);
+}
+
+#[test]
+fn a_stream_is_measured_up_to_its_subscriber() {
+    let folder = Folder::new();
+    let small = [
+        "--seconds",
+        "0.05",
+        "--callers",
+        "4",
+        "--batch",
+        "50",
+        "--events",
+        "2500",
+        "--messages",
+        "5",
+    ];
+    let figures = folder.json(&[&["bench", "stream"], &small[..]].concat());
+    assert_eq!(figures["figures"].as_array().unwrap().len(), 6, "{figures}");
+    let text = folder.ok(&[&["bench", "stream"], &small[..]].concat());
+    assert!(
+        text.contains("events/s") && text.contains("publish to a subscriber"),
+        "{text}"
+    );
+}
+
+#[test]
+fn another_process_is_woken_each_time() {
+    let folder = Folder::new();
+    let small = ["--messages", "10", "--seconds", "0.1", "--listeners", "3"];
+    let figures = folder.json(&[&["bench", "wake"], &small[..]].concat());
+    assert!(figures["p50_ms"].as_f64() > Some(0.0), "{figures}");
+    assert!(figures["idle_percent_of_a_core"].is_number(), "{figures}");
+    let done = folder.run(&[&["bench", "wake", "--store", "memory:"], &small[..]].concat());
+    assert!(done.code == Some(2) && done.stderr.contains("memory"), "{done:?}");
+}

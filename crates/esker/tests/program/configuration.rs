@@ -57,7 +57,7 @@ fn a_file_that_is_named_must_be_there_and_a_bad_value_names_its_source() {
         (&["stats", "--config", "none.toml"][..], "none.toml"),
         (
             &["stats", "--store", "postgres://localhost/x"],
-            "--store: `store` cannot be `postgres://localhost/x`",
+            "events are kept in a SQLite file",
         ),
         (
             &["serve", "--listen", "nowhere"],
@@ -70,7 +70,7 @@ fn a_file_that_is_named_must_be_there_and_a_bad_value_names_its_source() {
         ),
         (
             &["import", "--store", "mysql:foo", "none.jsonl"],
-            "`mysql:` is no store; use `sqlite:PATH` or `memory:`",
+            "`mysql:` is no store; use `sqlite:PATH`, `memory:`, or `postgres://HOST/DATABASE`",
         ),
         (&["query", "{\"kinds\":1}"], "{\"kinds\":1}"),
         (

@@ -4,6 +4,7 @@
 
 mod bench;
 mod configuration;
+mod coordination;
 mod crash;
 mod nostr_tools;
 mod rust_nostr;

@@ -151,7 +151,7 @@ impl Relay {
 }
 
 /// This program, with what the measurement was told about the configuration.
-fn program(context: &Context) -> anyhow::Result<Command> {
+pub(super) fn program(context: &Context) -> anyhow::Result<Command> {
     let mut command = Command::new(env::current_exe().context("this program has no path")?);
     command.kill_on_drop(true).stdin(Stdio::null());
     if let Some(file) = context.config.file() {

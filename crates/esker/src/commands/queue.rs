@@ -1,0 +1,348 @@
+//! `esker queue`: jobs in, and a look at those that wait, run and died.
+
+use esker_coord::{DeadPage, EnqueueOptions, Job, JobState, Queue, QueueInspection, Store};
+use serde_json::{Value, json};
+
+use crate::{
+    commands::Context,
+    coordination,
+    exit::Exit,
+    output,
+    payloads::{self, Payloads},
+    store::Missing,
+    table,
+};
+
+/// Arguments of `queue`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Queues are in the store that --store names, a SQLite file or a PostgreSQL database. An outbox is the queue whose
+name `queue list` shows.
+
+Examples:
+  esker queue list
+  esker queue enqueue mails '{\"to\":\"ada@example.com\"}' --delay 60
+  jq -c '.[]' jobs.json | esker queue enqueue mails --lines
+  esker queue dead mails
+  esker queue redrive mails --all
+  esker queue list --store postgres://app@db/app --json | jq '.[] | select(.dead > 0)'")]
+pub(crate) struct QueueArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List the queues with their jobs by state
+    List,
+    /// Store jobs, and print their ids
+    Enqueue(Enqueue),
+    /// Show a job, live or dead
+    Show(One),
+    /// List the dead jobs
+    Dead(Dead),
+    /// Make dead jobs ready again, with all their attempts
+    Redrive(Redrive),
+    /// Delete all dead jobs
+    Purge(Name),
+    /// Delete live jobs, whoever works on them
+    Cancel(Some),
+    /// Move expired jobs to the dead ones, and delete dead ones past their retention
+    Sweep(Name),
+}
+
+#[derive(Debug, clap::Args)]
+struct Name {
+    /// The queue
+    queue: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct One {
+    /// The queue
+    queue: String,
+    /// The job's id
+    id: i64,
+}
+
+#[derive(Debug, clap::Args)]
+struct Some {
+    /// The queue
+    queue: String,
+    /// The jobs' ids
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<i64>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Enqueue {
+    /// The queue
+    queue: String,
+    #[command(flatten)]
+    payloads: Payloads,
+    #[command(flatten)]
+    options: JobOptions,
+}
+
+/// What is said about a job.
+#[derive(Debug, clap::Args)]
+pub(crate) struct JobOptions {
+    /// Seconds until the job is ready
+    #[arg(long, value_name = "SECONDS")]
+    delay: Option<i64>,
+    /// When the job is ready, in unix seconds
+    #[arg(long, value_name = "TIME", conflicts_with = "delay")]
+    run_at: Option<i64>,
+    /// Jobs of a higher one are claimed first
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i64,
+    /// Claims that the job may take
+    #[arg(long, value_name = "N")]
+    attempts: Option<i64>,
+    /// Seconds from when the job is ready, after which it is no longer claimed
+    #[arg(long, value_name = "SECONDS")]
+    expires: Option<i64>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Dead {
+    /// The queue
+    queue: String,
+    /// Only jobs with greater ids
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    after: i64,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: i64,
+}
+
+#[derive(Debug, clap::Args)]
+struct Redrive {
+    /// The queue
+    queue: String,
+    /// The jobs' ids
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    ids: Vec<i64>,
+    /// All dead jobs of the queue
+    #[arg(long)]
+    all: bool,
+}
+
+impl From<JobOptions> for EnqueueOptions {
+    fn from(options: JobOptions) -> Self {
+        Self {
+            delay: options.delay,
+            run_at: options.run_at,
+            priority: options.priority,
+            max_attempts: options.attempts,
+            expires: options.expires,
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(context: Context, args: QueueArgs) -> anyhow::Result<Exit> {
+    let missing = match args.command {
+        Command::Enqueue(_) => Missing::Create,
+        _ => Missing::Refuse,
+    };
+    let store = coordination::open(&context.config, missing).await?;
+    let exit = context
+        .unless_interrupted(act(&store, args.command, context.json))
+        .await;
+    store.close().await;
+    Ok(exit?.unwrap_or(Exit::Interrupted))
+}
+
+async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit> {
+    let queue = |name: &str| coordination::queue(store, name);
+    match command {
+        Command::List => list(&store.inspect().await?.queues, json)?,
+        Command::Enqueue(args) => enqueue(&queue(&args.queue)?, args.payloads, args.options.into()).await?,
+        Command::Show(args) => {
+            let job = queue(&args.queue)?.get_job(args.id).await?;
+            let job = job.ok_or_else(|| anyhow::anyhow!("no job {} in `{}`", args.id, args.queue))?;
+            show(&job, json)?;
+        }
+        Command::Dead(args) => {
+            let page = DeadPage {
+                after: args.after,
+                limit: args.limit,
+            };
+            dead(&queue(&args.queue)?.dead_jobs(page).await?, json)?;
+        }
+        Command::Redrive(args) if args.all => {
+            report("redriven", queue(&args.queue)?.redrive_all().await?, json)?;
+        }
+        Command::Redrive(args) => {
+            let queue = queue(&args.queue)?;
+            each("redriven", "no dead job", &queue, &args.ids, json, async |id| {
+                queue.redrive(id).await
+            })
+            .await?;
+        }
+        Command::Purge(args) => report("deleted", queue(&args.queue)?.purge_dead().await?, json)?,
+        Command::Cancel(args) => {
+            let queue = queue(&args.queue)?;
+            each("cancelled", "no live job", &queue, &args.ids, json, async |id| {
+                queue.cancel(id).await
+            })
+            .await?;
+        }
+        Command::Sweep(args) => report("moved", queue(&args.queue)?.sweep_expired().await?, json)?,
+    }
+    Ok(Exit::Done)
+}
+
+async fn enqueue(queue: &Queue, payloads: Payloads, options: EnqueueOptions) -> anyhow::Result<()> {
+    let mut batches = payloads.read();
+    while let Some(batch) = batches.recv().await {
+        let jobs = batch?.into_iter().map(|payload| (payload, options)).collect();
+        for id in queue.enqueue_batch(jobs).await? {
+            output::line(id)?;
+        }
+    }
+    Ok(())
+}
+
+/// Does something to each job, tells to how many, and fails for those that are not there.
+async fn each(
+    done: &str,
+    missing: &str,
+    queue: &Queue,
+    ids: &[i64],
+    json: bool,
+    act: impl AsyncFn(i64) -> esker_coord::Result<bool>,
+) -> anyhow::Result<()> {
+    let mut absent = Vec::new();
+    for &id in ids {
+        if !act(id).await? {
+            absent.push(id.to_string());
+        }
+    }
+    report(done, (ids.len() - absent.len()) as u64, json)?;
+    anyhow::ensure!(
+        absent.is_empty(),
+        "{missing} {} in `{}`",
+        absent.join(", "),
+        queue.name()
+    );
+    Ok(())
+}
+
+fn report(done: &str, count: u64, json: bool) -> anyhow::Result<()> {
+    if json {
+        output::line(json!({ done: count }))?;
+    } else {
+        output::line(format_args!("{done} {count}"))?;
+    }
+    Ok(())
+}
+
+fn list(queues: &[QueueInspection], json: bool) -> anyhow::Result<()> {
+    if json {
+        output::line(format_args!("{:#}", serde_json::to_value(queues)?))?;
+        return Ok(());
+    }
+    let mut rows = table::new(["queue", "ready", "scheduled", "running", "dead", "oldest ready"]);
+    for queue in queues {
+        rows.add_row([
+            payloads::printable(&queue.name),
+            table::number(queue.ready),
+            table::number(queue.scheduled),
+            table::number(queue.running),
+            table::number(queue.dead),
+            queue
+                .oldest_ready_s
+                .map_or_else(String::new, |age| format!("{age} s")),
+        ]);
+    }
+    output::line(rows.trim_fmt())?;
+    Ok(())
+}
+
+fn dead(jobs: &[Job], json: bool) -> anyhow::Result<()> {
+    if json {
+        let jobs: Vec<Value> = jobs.iter().map(to_json).collect();
+        output::line(format_args!("{:#}", Value::from(jobs)))?;
+        return Ok(());
+    }
+    let mut rows = table::new(["id", "died", "attempts", "error"]);
+    table::left(&mut rows, [3]);
+    for job in jobs {
+        rows.add_row([
+            job.id.to_string(),
+            job.died_at.map_or_else(String::new, table::time),
+            format!("{}/{}", job.attempts, job.stamps.max_attempts),
+            payloads::printable(job.last_error.as_deref().unwrap_or("")),
+        ]);
+    }
+    output::line(rows.trim_fmt())?;
+    Ok(())
+}
+
+fn show(job: &Job, json: bool) -> anyhow::Result<()> {
+    if json {
+        output::line(format_args!("{:#}", to_json(job)))?;
+        return Ok(());
+    }
+    let time = |time: Option<i64>| time.map(table::time);
+    let lines = [
+        ("id", Some(job.id.to_string())),
+        ("queue", Some(job.queue.to_string())),
+        ("state", Some(state(job).to_owned())),
+        ("priority", Some(job.priority.to_string())),
+        (
+            "attempts",
+            Some(format!("{} of {}", job.attempts, job.stamps.max_attempts)),
+        ),
+        ("created", time(Some(job.created_at))),
+        ("run at", time(Some(job.run_at))),
+        ("boundary", time(job.boundary)),
+        ("expires", time(job.expires_at)),
+        ("worker", job.worker.as_ref().map(ToString::to_string)),
+        ("claimed", time(job.claimed_at)),
+        ("claimed until", time(job.claim_expires_at)),
+        ("last error", job.last_error.clone()),
+        ("died", time(job.died_at)),
+        ("payload", Some(payloads::text(&job.payload))),
+    ];
+    for (name, value) in lines {
+        if let Some(value) = value {
+            output::line(format_args!("{name:<14}{}", payloads::printable(&value)))?;
+        }
+    }
+    Ok(())
+}
+
+fn state(job: &Job) -> &'static str {
+    match job.state {
+        JobState::Pending => "pending",
+        JobState::Processing => "processing",
+        JobState::Dead => "dead",
+    }
+}
+
+fn to_json(job: &Job) -> Value {
+    json!({
+        "id": job.id,
+        "queue": job.queue.as_str(),
+        "state": state(job),
+        "payload": payloads::json(&job.payload),
+        "priority": job.priority,
+        "run_at": job.run_at,
+        "attempts": job.attempts,
+        "max_attempts": job.stamps.max_attempts,
+        "visibility_timeout_s": job.stamps.visibility_timeout_s,
+        "backoff_base_s": job.stamps.backoff_base_s,
+        "dead_letter_retention_s": job.stamps.dead_letter_retention_s,
+        "worker": job.worker.as_ref().map(ToString::to_string),
+        "claimed_at": job.claimed_at,
+        "claim_expires_at": job.claim_expires_at,
+        "created_at": job.created_at,
+        "expires_at": job.expires_at,
+        "boundary": job.boundary,
+        "last_error": job.last_error,
+        "died_at": job.died_at,
+    })
+}
