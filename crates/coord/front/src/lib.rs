@@ -61,6 +61,9 @@
 //!
 //! # What is guaranteed
 //!
+//! Each promise is a rule with an id, such as CQ-03, and the pages here name them; `docs/contracts/coordination.md` in the
+//! repository has them all.
+//!
 //! | mechanism | durable | delivery | order | replay |
 //! |---|---|---|---|---|
 //! | wake | no | at least once while connected, may merge | none | none |
