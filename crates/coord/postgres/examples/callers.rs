@@ -1,4 +1,5 @@
-//! What sharing commits gains: 64 callers who each ask for one thing at a time, beside the same done row by row.
+//! What sharing commits gains, and what it costs: one caller, and 64 who each ask for one thing at a time, beside the same
+//! done row by row.
 //!
 //! `cargo run --release --example callers -- postgres://user@host/database [seconds]`, alternating, a median of three.
 
@@ -16,7 +17,7 @@ use esker_coord_postgres::{Options, PostgresEngine};
 use futures_util::future::join_all;
 use tokio_postgres::{Client, NoTls, types::Type};
 
-const CALLERS: usize = 64;
+const CALLERS: [usize; 2] = [1, 64];
 const PAYLOAD: &[u8] = &[b'x'; 400];
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -29,25 +30,31 @@ async fn main() -> Result<(), Failure> {
     let time = Duration::from_secs(seconds);
     let store = Store::new(PostgresEngine::open(&url, Options::default()).await?);
     let mut clients = Vec::new();
-    for _ in 0..CALLERS {
+    for _ in 0..CALLERS[1] {
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await?;
         tokio::spawn(connection);
         clients.push(Arc::new(client));
     }
     println!(
-        "{:<16}{:>14}{:>14}{:>8}",
-        "each second", "shared", "row by row", "times"
+        "{:<16}{:>8}{:>14}{:>14}{:>8}{:>8}",
+        "each second", "callers", "shared", "row by row", "times", "batch"
     );
-    for work in ["publish", "enqueue", "claim and ack"] {
+    let works = ["publish", "enqueue", "claim and ack"];
+    for (work, callers) in works
+        .into_iter()
+        .flat_map(|work| CALLERS.map(|callers| (work, callers)))
+    {
         let (mut shared, mut alone, mut batches) = (Vec::new(), Vec::new(), 0);
         for _ in 0..3 {
             let before = batches_of(&store);
-            shared.push(run(time, (0..CALLERS).map(|_| Caller::Store(store.clone())), work).await?);
+            shared.push(run(time, (0..callers).map(|_| Caller::Store(store.clone())), work).await?);
             batches += batches_of(&store) - before;
             alone.push(
                 run(
                     time,
-                    clients.iter().map(|client| Caller::Rows(client.clone())),
+                    clients[..callers]
+                        .iter()
+                        .map(|client| Caller::Rows(client.clone())),
                     work,
                 )
                 .await?,
@@ -56,8 +63,8 @@ async fn main() -> Result<(), Failure> {
         // Claiming and acknowledging are two batches.
         let calls = shared.iter().sum::<u64>() * seconds * if work == "claim and ack" { 2 } else { 1 };
         let (shared, alone) = (median(shared), median(alone));
-        let (times, batch) = (shared / alone.max(1), calls / batches.max(1));
-        println!("{work:<16}{shared:>14}{alone:>14}{times:>8}{batch:>12}");
+        let (times, batch) = (ratio(shared, alone), calls / batches.max(1));
+        println!("{work:<16}{callers:>8}{shared:>14}{alone:>14}{times:>8.2}{batch:>8}");
     }
     wakes(&url, &store).await
 }
@@ -169,6 +176,11 @@ async fn wakes(url: &str, store: &Store) -> Result<(), Failure> {
         waits[500], waits[990]
     );
     Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
+fn ratio(shared: u64, alone: u64) -> f64 {
+    shared as f64 / alone.max(1) as f64
 }
 
 fn median(mut rates: Vec<u64>) -> u64 {

@@ -1,8 +1,12 @@
 //! Group commit: what callers ask one by one goes to the server together, as one statement and one commit.
 
-use std::{future::Future, sync::Arc};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::{Error, shared::Shared};
 
@@ -27,55 +31,97 @@ struct Ask<W: Work> {
     caller: oneshot::Sender<Result<W::Answer, Error>>,
     /// Until it is answered, the store is not closed.
     _entry: OwnedSemaphorePermit,
+    /// Until it is on its way, it takes one of the places.
+    _place: OwnedSemaphorePermit,
 }
 
 /// Collects works of one kind while earlier ones are on their way.
-pub(crate) struct Batcher<W: Work>(mpsc::Sender<Ask<W>>);
+pub(crate) struct Batcher<W: Work>(Arc<Line<W>>);
+
+struct Line<W: Work> {
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+    queue: Mutex<Queue<W>>,
+}
+
+struct Queue<W: Work> {
+    waiting: VecDeque<Ask<W>>,
+    in_flight: usize,
+}
 
 impl<W: Work> Batcher<W> {
-    /// Ends when it is dropped and what was submitted is answered.
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        let (sender, receiver) = mpsc::channel(shared.options.waiting);
-        shared.runtime.spawn(collect(shared.clone(), receiver));
-        Self(sender)
+        Self(Arc::new(Line {
+            shared: shared.clone(),
+            places: Arc::new(Semaphore::new(shared.options.waiting)),
+            queue: Mutex::new(Queue {
+                waiting: VecDeque::new(),
+                in_flight: 0,
+            }),
+        }))
     }
 
     /// Waits for a place and for the answer. Dropping it then loses the answer only (CX-10).
     pub(crate) async fn submit(&self, work: W, entry: OwnedSemaphorePermit) -> Result<W::Answer, Error> {
+        let line = &self.0;
+        let place = line.places.clone().acquire_owned().await;
         let (caller, answer) = oneshot::channel();
-        let ask = Ask {
+        line.queue().waiting.push_back(Ask {
             work,
             caller,
             _entry: entry,
-        };
-        self.0.send(ask).await.map_err(|_| Error::Closed)?;
+            _place: place.expect("the places are never closed"),
+        });
+        line.start();
         answer.await.unwrap_or(Err(Error::Lost))
     }
 }
 
-async fn collect<W: Work>(shared: Arc<Shared>, mut waiting: mpsc::Receiver<Ask<W>>) {
-    let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-    loop {
-        let slot = slots
-            .clone()
-            .acquire_owned()
-            .await
-            .expect("the slots are never closed");
-        let Some(first) = waiting.recv().await else { return };
-        // Whoever was answered just now may ask again at once.
-        tokio::task::yield_now().await;
-        let (mut weight, mut batch) = (first.work.weight(), vec![first]);
-        while weight < shared.options.max_batch
-            && let Ok(ask) = waiting.try_recv()
+impl<W: Work> Line<W> {
+    /// Sends a batch on its way, where something waits and not enough are.
+    fn start(self: &Arc<Self>) {
+        let mut queue = self.queue();
+        if queue.waiting.is_empty() || queue.in_flight == IN_FLIGHT {
+            return;
+        }
+        queue.in_flight += 1;
+        drop(queue);
+        let slot = Slot(self.clone());
+        self.shared.runtime.spawn(async move {
+            // Whoever was answered just now may ask again at once.
+            tokio::task::yield_now().await;
+            let batch = slot.0.take();
+            if !batch.is_empty() {
+                run(&slot.0.shared, batch).await;
+            }
+        });
+    }
+
+    fn take(&self) -> Vec<Ask<W>> {
+        let mut queue = self.queue();
+        let (mut weight, mut batch) = (0_usize, Vec::new());
+        while weight < self.shared.options.max_batch
+            && let Some(ask) = queue.waiting.pop_front()
         {
             weight = weight.saturating_add(ask.work.weight());
             batch.push(ask);
         }
-        let shared = shared.clone();
-        shared.runtime.clone().spawn(async move {
-            run(&shared, batch).await;
-            drop(slot);
-        });
+        batch
+    }
+
+    /// What it guards is whole at every moment.
+    fn queue(&self) -> MutexGuard<'_, Queue<W>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of the batches in flight, however it ends.
+struct Slot<W: Work>(Arc<Line<W>>);
+
+impl<W: Work> Drop for Slot<W> {
+    fn drop(&mut self) {
+        self.0.queue().in_flight -= 1;
+        self.0.start();
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     shared::Shared,
     streams::{self, GET_OFFSET, Publish, Reading, SAVE_OFFSET, Saving, saved},
     transaction::PostgresTransaction,
+    vacuum,
 };
 
 /// A store on Postgres. It belongs to the tokio runtime in which it was opened, and can be used from anywhere.
@@ -40,6 +41,7 @@ impl PostgresEngine {
         let (shared, target) = crate::open::open(url, options).await?;
         let listener = Listener::start(&shared, target).await?;
         shared.runtime.spawn(shared.clone().tell_others());
+        shared.runtime.spawn(vacuum::keep(shared.clone()));
         Ok(Self {
             publishes: Batcher::new(&shared),
             enqueues: Batcher::new(&shared),
@@ -222,7 +224,7 @@ impl Engine for PostgresEngine {
     }
 
     fn sweep_expired(&self, queue: Name) -> BoxFuture<'_, Result<u64>> {
-        self.run(move |shared| async move { queues::sweep(&shared.database, &queue).await })
+        self.run(move |shared| async move { queues::sweep(&shared, &queue).await })
     }
 
     fn next_ready(&self, queue: Name) -> BoxFuture<'_, Result<Option<NextTime>>> {

@@ -44,6 +44,7 @@ mod text;
 mod tls;
 mod transaction;
 mod url;
+mod vacuum;
 
 pub use engine::PostgresEngine;
 pub use error::Error;

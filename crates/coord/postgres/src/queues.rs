@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 use crate::{
     Error,
     batch::Work,
-    database::Database,
+    database::{Database, Parameter},
     job::{self, NewJobs, dead_columns, live_columns, one},
     shared::Shared,
     streams::BYTES_PER_PLACE,
@@ -93,13 +93,22 @@ impl Work for Wish {
                 ],
             )
             .await?;
-        let mut answers: Vec<Vec<Claimed>> = works.iter().map(|_| Vec::new()).collect();
+        let (mut found, mut died) = (Vec::with_capacity(rows.len()), 0);
         for row in &rows {
-            let request = usize::try_from(row.get::<_, i32>(0) - 1).expect("requests are counted from 1");
-            let place = order[request];
+            let place: i64 = row.get(1);
+            match usize::try_from(row.get::<_, i32>(0)) {
+                Ok(request @ 1..) => found.push((request, place, row)),
+                _ => died += place,
+            }
+        }
+        shared.gone.add(found.len() as u64 + died.unsigned_abs());
+        found.sort_unstable_by_key(|(request, place, _)| (*request, *place));
+        let mut answers: Vec<Vec<Claimed>> = works.iter().map(|_| Vec::new()).collect();
+        for (request, _, row) in found {
+            let place = order[request - 1];
             let work = works[place];
             answers[place].push(Claimed {
-                job: job::read(row, 1, &work.queue),
+                job: job::read(row, 2, &work.queue),
                 token: work.token,
             });
         }
@@ -113,7 +122,7 @@ pub(crate) struct Ack {
     pub(crate) claims: Vec<Claim>,
 }
 
-const ACK: &str = "SELECT {schema}.ack($1, $2, $3, $4, $5)";
+const ACK: &str = "SELECT * FROM {schema}.ack($1, $2, $3, $4, $5)";
 
 impl Work for Ack {
     type Answer = Vec<bool>;
@@ -145,9 +154,10 @@ impl Work for Ack {
                 ],
             )
             .await?;
+        shared.gone.add(rows.len() as u64);
         let mut acked = vec![false; ids.len()];
-        for place in one::<Vec<i64>>(&rows)? {
-            acked[usize::try_from(place - 1).expect("places are counted from 1")] = true;
+        for row in rows {
+            acked[usize::try_from(row.get::<_, i64>(0) - 1).expect("places are counted from 1")] = true;
         }
         let mut acked = acked.into_iter();
         Ok(works
@@ -192,6 +202,7 @@ pub(crate) async fn end(shared: &Shared, queue: &Name, claim: &Claim, ending: En
         .await?;
     let held = one(&rows)?;
     if held {
+        shared.gone.add(1);
         shared.wake([Channel::queue(queue)]);
     }
     Ok(held)
@@ -252,8 +263,14 @@ pub(crate) const GET: &str = concat!(
 const SWEEP: &str = "SELECT {schema}.sweep($1, $2)";
 
 /// Does what the clock has decided, for all of the queue.
-pub(crate) async fn sweep(database: &Database, queue: &Name) -> Result<u64, Error> {
-    count(database, SWEEP, queue).await
+pub(crate) async fn sweep(shared: &Shared, queue: &Name) -> Result<u64, Error> {
+    let parameters = [
+        (&shared.database.now() as _, Type::INT8),
+        (&queue.as_str() as _, Type::TEXT),
+    ];
+    let died = count(&shared.database, SWEEP, &parameters).await?;
+    shared.gone.add(died);
+    Ok(died)
 }
 
 const NEXT_READY: &str = "SELECT ready_at, wait_ms FROM {schema}.next_ready($1, $2)";
@@ -296,18 +313,12 @@ const REDRIVE: &str = "SELECT {schema}.redrive($1, $2, $3)";
 
 /// Makes a dead job pending again, or all of the queue.
 pub(crate) async fn redrive(shared: &Shared, queue: &Name, id: Option<i64>) -> Result<u64, Error> {
-    let rows = shared
-        .database
-        .write(
-            REDRIVE,
-            &[
-                (&shared.database.now(), Type::INT8),
-                (&queue.as_str(), Type::TEXT),
-                (&id, Type::INT8),
-            ],
-        )
-        .await?;
-    let moved = u64::try_from(one::<i64>(&rows)?).unwrap_or(0);
+    let parameters = [
+        (&shared.database.now() as _, Type::INT8),
+        (&queue.as_str() as _, Type::TEXT),
+        (&id as _, Type::INT8),
+    ];
+    let moved = count(&shared.database, REDRIVE, &parameters).await?;
     if moved > 0 {
         shared.wake([Channel::queue(queue)]);
     }
@@ -319,16 +330,11 @@ const PURGE: &str =
 
 /// Deletes all dead jobs of the queue.
 pub(crate) async fn purge(database: &Database, queue: &Name) -> Result<u64, Error> {
-    let rows = database.write(PURGE, &[(&queue.as_str(), Type::TEXT)]).await?;
-    Ok(u64::try_from(one::<i64>(&rows)?).unwrap_or(0))
+    count(database, PURGE, &[(&queue.as_str(), Type::TEXT)]).await
 }
 
-async fn count(database: &Database, template: &str, queue: &Name) -> Result<u64, Error> {
-    let rows = database
-        .write(
-            template,
-            &[(&database.now(), Type::INT8), (&queue.as_str(), Type::TEXT)],
-        )
-        .await?;
+/// Runs a statement that tells how many rows it changed.
+async fn count(database: &Database, template: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
+    let rows = database.write(template, parameters).await?;
     Ok(u64::try_from(one::<i64>(&rows)?).unwrap_or(0))
 }

@@ -4,8 +4,11 @@ use tokio_postgres::{Client, types::Type};
 
 use crate::{Error, database::Database, error::Running};
 
-/// Number n brings the schema from version n to n + 1.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
+/// Number n brings the schema from version n - 1 to n.
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
+
+/// The functions, made anew after the migrations that were missing. Whoever changes them adds a migration.
+const FUNCTIONS: &str = include_str!("migrations/functions.sql");
 
 /// Indexes that only maintenance needs. They are built after the store is open, without keeping anybody out.
 const DEFERRED: [(&str, &str); 2] = [
@@ -122,17 +125,17 @@ async fn raise(database: &Database, client: &Client, known: i32) -> Result<i32, 
             .await
             .map_err(read)?;
     }
-    for (script, number) in MIGRATIONS
+    let missing = MIGRATIONS
         .iter()
         .zip(1..)
-        .skip(usize::try_from(from).unwrap_or(0))
-    {
+        .skip(usize::try_from(from).unwrap_or(0));
+    for (script, version) in missing.chain((from < known).then_some((&FUNCTIONS, known))) {
         client
             .batch_execute(&database.sql(script))
             .await
             .map_err(|source| Error::Migration {
                 schema: schema.to_owned(),
-                version: number,
+                version,
                 source: source.into(),
             })?;
     }
@@ -178,6 +181,20 @@ pub(crate) async fn build_deferred(database: &Database) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Functions that change without a migration would be missing where the schema is there already.
+    #[test]
+    fn foundation_functions_change_with_a_migration_only() {
+        // FNV-1a.
+        let sum = FUNCTIONS.bytes().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        assert_eq!(
+            (MIGRATIONS.len(), sum),
+            (2, 60_448_553_546_646_415),
+            "functions.sql has changed: add a migration, if only to drop what changed its results"
+        );
+    }
 
     #[test]
     fn foundation_a_server_older_than_14_is_refused_by_its_name() {

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_postgres::types::Type;
 
-use crate::{Error, Options, channel::mapped, database::Database, stats::Counters};
+use crate::{Error, Options, channel::mapped, database::Database, stats::Counters, vacuum::Gone};
 
 /// Operations under way at a time; more wait.
 const MOST_OPERATIONS: u32 = 1 << 16;
@@ -28,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
     pub(crate) hub: WakeHub,
     pub(crate) stats: Arc<Counters>,
+    pub(crate) gone: Gone,
     /// By which this store knows the notifications that it sent itself.
     pub(crate) number: String,
     /// Ends the tasks of the store.
@@ -45,6 +46,7 @@ impl Shared {
             runtime: Handle::current(),
             hub: WakeHub::new(),
             stats,
+            gone: Gone::default(),
             number,
             stop: CancellationToken::new(),
             entries: Arc::new(Semaphore::new(MOST_OPERATIONS as usize)),

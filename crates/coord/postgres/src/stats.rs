@@ -11,6 +11,8 @@ pub struct Stats {
     pub batches: u64,
     /// Statements that told other processes of wakes (CW-05).
     pub notifications: u64,
+    /// Vacuums of the table of live jobs, after as many of them had gone (CQ-08).
+    pub vacuums: u64,
     /// Times that reading again without a wake found something (CW-05).
     pub lost_wakes: u64,
     /// Times that the listening connection was lost and made anew (CW-08).
@@ -26,6 +28,7 @@ pub(crate) struct Counters {
     pub(crate) statements: Counter,
     pub(crate) batches: Counter,
     pub(crate) notifications: Counter,
+    pub(crate) vacuums: Counter,
     pub(crate) lost_wakes: Counter,
     pub(crate) reconnects: Counter,
     pub(crate) polls: Counter,
@@ -51,6 +54,7 @@ impl Counters {
             statements: self.statements.get(),
             batches: self.batches.get(),
             notifications: self.notifications.get(),
+            vacuums: self.vacuums.get(),
             lost_wakes: self.lost_wakes.get(),
             reconnects: self.reconnects.get(),
             polls: self.polls.get(),

@@ -8,8 +8,10 @@ use std::{
     },
 };
 
-use esker_coord_api::{Clock, DeadPage, EXPIRED, EnqueueOptions, FAILED, MAX_ATTEMPTS, QueueOptions};
-use esker_coord_postgres::Options;
+use esker_coord_api::{
+    Clock, DeadPage, EXPIRED, EnqueueOptions, FAILED, MAX_ATTEMPTS, Payload, QueueOptions,
+};
+use esker_coord_postgres::{Options, PostgresEngine};
 use futures_util::future::join_all;
 use tokio_postgres::{Client, types::Type};
 
@@ -102,6 +104,52 @@ async fn cq_08_plans_that_were_made_for_empty_tables_stay_right_when_they_fill()
         scans == 0 && looked < 150,
         "{scans} scans, {looked} rows and index entries"
     );
+}
+
+/// Pages of tables and indexes that a statement needed.
+async fn pages(client: &Client, sql: &str) -> i64 {
+    let explain = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) {sql}");
+    client.batch_execute("BEGIN").await.unwrap();
+    let plan = client.query(&explain, &[]).await.unwrap();
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let mut lines = plan.iter().map(|row| row.get::<_, &str>(0));
+    let buffers = lines.find(|line| line.contains("Buffers: shared")).unwrap();
+    let numbers = buffers.split(' ').filter_map(|word| {
+        let (kind, pages) = word.split_once('=')?;
+        matches!(kind, "hit" | "read").then(|| pages.parse::<i64>().unwrap())
+    });
+    numbers.sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cq_08_what_was_claimed_before_costs_a_claim_nothing() {
+    let database = Database::new().await;
+    let store = database.open().await;
+    let client = database.client().await;
+    // The server's own vacuum would do it as well, only later.
+    let own = "ALTER TABLE esker.jobs SET (autovacuum_enabled = off)";
+    client.batch_execute(own).await.unwrap();
+    let queue = store.queue("burst", QueueOptions::default()).unwrap();
+    let claim = "SELECT * FROM esker.claim(NULL, ARRAY['burst'], ARRAY['w'], ARRAY[1], ARRAY[1], 1000)";
+    let fill = async |count: usize| {
+        let jobs = vec![(Payload::from("job"), EnqueueOptions::default()); count];
+        queue.enqueue_batch(jobs).await.unwrap();
+    };
+    fill(1000).await;
+    // The first asks for what the session learns once.
+    pages(&client, claim).await;
+    let fresh = pages(&client, claim).await;
+    fill(45_000).await;
+    for _ in 0..45 {
+        assert_eq!(queue.claim_batch("worker", 1000).await.unwrap().len(), 1000);
+    }
+    let engine = store.engine::<PostgresEngine>().unwrap();
+    while engine.stats().vacuums == 0 {
+        tokio::task::yield_now().await;
+    }
+    // What went since it began is left: 5,000 at most.
+    let later = pages(&client, claim).await;
+    assert!(later < 200, "{later} pages, {fresh} in a fresh table");
 }
 
 #[tokio::test(flavor = "multi_thread")]

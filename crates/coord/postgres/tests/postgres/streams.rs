@@ -221,14 +221,16 @@ async fn cs_01_what_cannot_be_published_does_not_fail_what_shares_its_commit() {
         )
         .await
         .unwrap();
-    // Two that wait keep the slots taken, so that the next two go together.
+    // Two that wait keep the slots taken, so that the next two go together. Within one transaction, the server shows the
+    // connections that there were when it was first asked.
+    let observer = database.client().await;
     let locked =
         "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
     let mut waiting = Vec::new();
     for number in 1..=2 {
         let stream = store.stream("held").unwrap();
         waiting.push(tokio::spawn(async move { stream.publish("waits").await }));
-        while client.query(locked, &[]).await.unwrap().len() < number {
+        while observer.query(locked, &[]).await.unwrap().len() < number {
             tokio::task::yield_now().await;
         }
     }
