@@ -60,6 +60,7 @@ pub mod random;
 pub mod schedules;
 pub mod streams;
 pub mod subscribing;
+pub mod takeover;
 pub mod transactions;
 pub mod waiting;
 pub mod wakes;

@@ -1,9 +1,10 @@
 //! Several processes on one database, some of them killed.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use esker_coord_api::{Clock, EnqueueOptions, Payload, QueueOptions, Store};
 use esker_coord_postgres::{Options, PostgresEngine};
+use esker_coord_suite::takeover::{self, Lead};
 use esker_testing::processes::{self, Process, tell};
 
 use crate::support::Database;
@@ -148,4 +149,38 @@ async fn cs_04_killed_publishers_leave_no_gap_that_a_reader_passes() {
     let read = reader.await.unwrap();
     assert_eq!(read, (1..=end).collect::<Vec<_>>());
     assert!(published.is_subset(&read.into_iter().collect()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once() {
+    const TEST: &str = "cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once";
+    if let Some(store) = child().await {
+        takeover::run_schedules(&store).await;
+        store.close().await;
+        return;
+    }
+    let database = Database::new().await;
+    let (store, client) = (database.open().await, database.client().await);
+    let lead = async || {
+        let lock = "SELECT owner, fence, expires_at FROM esker.locks WHERE name = '__alkstore_scheduler'";
+        let row = client.query_one(lock, &[]).await.unwrap();
+        Lead {
+            owner: row.get(0),
+            fence: row.get(1),
+            expires_at: row.get(2),
+        }
+    };
+    // In the transaction that fires, which waits until it may write jobs.
+    let catch = async || {
+        let hold = database.client().await;
+        let lock = "BEGIN; LOCK TABLE esker.jobs IN EXCLUSIVE MODE";
+        hold.batch_execute(lock).await.unwrap();
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'esker.jobs'::regclass";
+        while client.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        hold
+    };
+    let start = || Process::start(TEST, database.url(), 0);
+    takeover::another_leads_after_a_kill(&store, start, lead, catch).await;
 }

@@ -8,6 +8,7 @@ use std::{
 
 use esker_coord_api::{Clock, QueueOptions, Store};
 use esker_coord_sqlite::{Options, Settings, rusqlite::Connection};
+use esker_coord_suite::takeover::{self, Lead};
 use esker_testing::processes::{Process, child, line_up, tell};
 
 use crate::support::{batch, open, queue};
@@ -253,4 +254,37 @@ async fn cw_06_a_notify_of_another_process_is_heard() {
         store.notify("pong", "").await.unwrap();
     }
     other.finish();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once() {
+    const TEST: &str = "cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once";
+    if let Some((folder, _)) = child() {
+        let store = open(folder.as_ref(), settings(Clock::system()));
+        takeover::run_schedules(&store).await;
+        store.close().await;
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), settings(Clock::system()));
+    let lead = async || {
+        let conn = Connection::open(folder.path().join("coord.db")).unwrap();
+        let lock = "SELECT owner, fence, expires_at FROM coord_lock WHERE name = '__alkstore_scheduler'";
+        conn.query_row(lock, [], |row| {
+            Ok(Lead {
+                owner: row.get(0)?,
+                fence: row.get(1)?,
+                expires_at: row.get(2)?,
+            })
+        })
+        .unwrap()
+    };
+    // As a second begins, the leader fires.
+    let catch = async || {
+        let clock = Clock::system();
+        clock.sleep_until(clock.now() + 1).await;
+    };
+    let start = || Process::start(TEST, folder.path(), 0);
+    takeover::another_leads_after_a_kill(&store, start, lead, catch).await;
+    is_whole(folder.path());
 }
