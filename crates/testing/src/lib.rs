@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod processes;
+pub mod wire;
