@@ -2,5 +2,8 @@
 // In tests, an error that was not expected is a failure of the test.
 #![allow(clippy::unwrap_used)]
 
+pub mod histories;
 pub mod processes;
+pub mod random;
+pub mod rules;
 pub mod wire;
