@@ -72,9 +72,7 @@ pub(crate) async fn release(shared: &Shared, name: &Name, fence: i64) -> Result<
             ],
         )
         .await?;
-    // Who waits to run the schedules need not wait for the lock to lapse.
-    if !rows.is_empty() && Name::new(name.as_str()).is_err() {
-        shared.wake([Channel::schedules()]);
-    }
-    Ok(!rows.is_empty())
+    let released = !rows.is_empty();
+    shared.wake(Channel::released(name).filter(|_| released));
+    Ok(released)
 }

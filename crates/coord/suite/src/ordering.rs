@@ -9,11 +9,11 @@ use std::{
 };
 
 use esker_coord_api::{Store, Stream, StreamEvent};
+use esker_testing::random::Random;
 use tokio::sync::Barrier;
 
 use crate::{
     World,
-    random::Random,
     world::{event, events, stream, texts},
 };
 

@@ -1,14 +1,13 @@
 //! Queues, streams, locks and schedules from the command line, on the relay's own file.
 
-use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    process::{Child, Stdio},
-};
+use std::io::{BufRead as _, BufReader, Write as _};
 
 use esker_coord::{Store, sqlite::SqliteStore};
-use rustix::process::Signal;
 
-use crate::support::{Folder, Relay, note, signal};
+use crate::{
+    postgres::Database,
+    support::{Folder, Relay, Running, note},
+};
 
 /// The store of the folder, as another program has it.
 fn store(folder: &Folder) -> Store {
@@ -24,35 +23,6 @@ fn with_store<T>(folder: &Folder, work: impl AsyncFnOnce(&Store) -> T) -> T {
         store.close().await;
         value
     })
-}
-
-/// A command that runs until it is told to stop; killed when it is dropped.
-struct Running(Child);
-
-impl Running {
-    fn start(folder: &Folder, args: &[&str]) -> Self {
-        let mut command = folder.esker(args);
-        Self(
-            command
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap(),
-        )
-    }
-
-    fn stop(mut self) -> Option<i32> {
-        signal(&self.0, Signal::INT);
-        self.0.wait().unwrap().code()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -409,21 +379,8 @@ fn the_relay_and_its_queues_share_a_file() {
 
 #[test]
 fn queues_streams_and_schedules_are_on_postgres_by_the_url_alone() {
-    use esker_coord::postgres::tokio_postgres::{NoTls, connect};
-
-    let admin = std::env::var("ESKER_TEST_POSTGRES")
-        .expect("ESKER_TEST_POSTGRES must name a Postgres server: run ./test, which starts one");
-    let (server, _) = admin.rsplit_once('/').unwrap();
-    let name = format!("esker_program_{}", std::process::id());
-    let url = format!("{server}/{name}");
-    let administer = |statement: String| {
-        tokio::runtime::Runtime::new().unwrap().block_on(async {
-            let (client, connection) = connect(&admin, NoTls).await.unwrap();
-            tokio::spawn(connection);
-            client.batch_execute(&statement).await.unwrap();
-        });
-    };
-    administer(format!("CREATE DATABASE {name}"));
+    let database = Database::new();
+    let url = database.url();
     let folder = Folder::new();
     let on = |args: &[&'static str]| folder.json(&[args, &["--store", url.as_str()]].concat());
     let id = on(&["queue", "enqueue", "mails", "hello"]).to_string();
@@ -439,5 +396,4 @@ fn queues_streams_and_schedules_are_on_postgres_by_the_url_alone() {
         refused.code == Some(2) && refused.stderr.contains("sqlite:PATH"),
         "{refused:?}"
     );
-    administer(format!("DROP DATABASE {name} WITH (FORCE)"));
 }

@@ -7,6 +7,8 @@ mod configuration;
 mod coordination;
 mod crash;
 mod nostr_tools;
+mod outages;
+mod postgres;
 mod rust_nostr;
 mod serving;
 mod support;

@@ -109,6 +109,35 @@ pub(crate) fn wait_for_line(stream: &mut impl std::io::BufRead, text: &str) {
     }
 }
 
+/// A command that runs until it is told to stop; killed when it is dropped.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn start(folder: &Folder, args: &[&str]) -> Self {
+        let mut command = folder.esker(args);
+        Self(
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        signal(&self.0, Signal::INT);
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A running relay; killed when it is dropped.
 pub(crate) struct Relay {
     pub(crate) process: Child,

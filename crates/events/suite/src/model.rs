@@ -4,13 +4,13 @@
 mod run;
 mod scene;
 mod seen;
-mod shrink;
 mod step;
 
-use std::{fmt, ops::Range, thread};
+use std::ops::Range;
 
+use esker_testing::histories;
+pub use esker_testing::histories::Failure;
 pub use scene::{Profile, Scene};
-use shrink::Shrink;
 use step::History;
 
 use crate::Engine;
@@ -21,114 +21,24 @@ pub const SEEDS: Range<u64> = 0..40;
 /// How long a history is.
 pub const STEPS: usize = 80;
 
-/// A history on which engine and memory differ, made as short as it gets.
-pub struct Failure {
-    history: History,
-    what: String,
-}
-
-impl Failure {
-    /// The seed that it was generated from.
-    pub fn seed(&self) -> u64 {
-        self.history.seed
-    }
-
-    /// How many steps are left of it.
-    pub fn steps(&self) -> usize {
-        self.history.steps.len()
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "engine and memory differ on seed {}, shortened to:",
-            self.history.seed
-        )?;
-        write!(f, "{}{}", self.history, self.what)
-    }
-}
-
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// Runs the histories of these seeds, `steps` each, on an engine and on memory, and stops at the first on which
 /// they differ.
 pub async fn run_model<E: Engine>(
     seeds: impl IntoIterator<Item = u64>,
     steps: usize,
 ) -> Result<(), Box<Failure>> {
-    for seed in seeds {
-        let _named = Named(seed);
-        let history = History::generate(seed, steps);
-        if let Err(what) = run::run::<E>(&history).await {
-            let Shrink { history, failure, .. } = Shrink::of::<E>(history, what).await;
-            return Err(Box::new(Failure {
-                history,
-                what: failure,
-            }));
-        }
-        if seed % 1_000 == 999 {
-            eprintln!("{} histories agree", seed + 1);
-        }
-    }
-    Ok(())
+    let run = |history: History| async move { run::run::<E>(&history).await };
+    histories::compare(seeds, steps, run).await
 }
 
-/// Runs the histories that `ESKER_MODEL_SEEDS` asks for, or [`SEEDS`]. It is a number of seeds, a range as in
-/// `2000..3000`, or `forever`.
+/// Runs the histories that `ESKER_MODEL_SEEDS` [asks for](histories::seeds), or [`SEEDS`].
 ///
 /// # Panics
 ///
 /// When engine and memory differ: with the seed and the shortest history that shows it. When the variable says
 /// something else.
 pub fn check_model<E: Engine>() {
-    let seeds = match std::env::var("ESKER_MODEL_SEEDS") {
-        Ok(text) => {
-            seeds(&text).unwrap_or_else(|| panic!("ESKER_MODEL_SEEDS: {text:?}, not 200, 0..200 or forever"))
-        }
-        Err(_) => SEEDS,
-    };
-    if let Err(failure) = E::run(run_model::<E>(seeds, STEPS)) {
+    if let Err(failure) = E::run(run_model::<E>(histories::seeds(SEEDS), STEPS)) {
         panic!("{failure}");
-    }
-}
-
-fn seeds(text: &str) -> Option<Range<u64>> {
-    if text == "forever" {
-        return Some(0..u64::MAX);
-    }
-    match text.split_once("..") {
-        Some((from, to)) => Some(from.parse().ok()?..to.parse().ok()?),
-        None => Some(0..text.parse().ok()?),
-    }
-}
-
-/// Names the seed of a history in which an engine panics.
-struct Named(u64);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("a panic in the history of seed {}", self.0);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::seeds;
-
-    #[test]
-    fn seeds_are_a_number_a_range_or_forever() {
-        assert_eq!(seeds("200"), Some(0..200));
-        assert_eq!(seeds("17..18"), Some(17..18));
-        assert_eq!(seeds("forever"), Some(0..u64::MAX));
-        assert_eq!(seeds("-1"), None);
-        assert_eq!(seeds(""), None);
     }
 }

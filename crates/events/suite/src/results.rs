@@ -325,7 +325,7 @@ pub async fn store_f12_no_limit_is_no_hidden_limit<E: Engine>() {
 }
 
 pub async fn store_f13_store_and_matcher_agree<E: Engine>() {
-    let mut random = crate::random::Random::new(13);
+    let mut random = esker_testing::random::Random::new(13);
     for _ in 0..4 {
         let world = World::<E>::open().await;
         let mut scene = crate::model::Scene::new(crate::model::Profile::Wide, &mut random);

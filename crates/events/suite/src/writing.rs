@@ -186,7 +186,7 @@ pub async fn store_w08_a_batch_answers_in_input_order<E: Engine>() {
 }
 
 pub async fn store_w08_a_batch_does_what_single_inserts_do<E: Engine>() {
-    let mut random = crate::random::Random::new(8);
+    let mut random = esker_testing::random::Random::new(8);
     let mut scene = crate::model::Scene::new(crate::model::Profile::Narrow, &mut random);
     let events: Vec<_> = (0..300).map(|_| scene.event(&mut random)).collect();
     let (single, batched) = (World::<E>::open().await, World::<E>::open().await);

@@ -11,8 +11,9 @@ use std::{
 
 use esker_coord_api::{Error, Outcome, QueueOptions, RECONNECTED, Store};
 use esker_coord_postgres::{Options, PostgresEngine, PostgresTransaction};
+use esker_testing::wire::Wire;
 
-use crate::support::{Database, Server, Wire, engine};
+use crate::support::{Database, Server, engine};
 
 /// Publishes until told to stop, and gives what was acknowledged and what may have been done.
 async fn publish(store: Store, stop: Arc<AtomicBool>, publisher: usize) -> (Vec<String>, BTreeSet<String>) {
@@ -116,13 +117,13 @@ async fn through(wire: &Wire, database: &Database) -> Store {
         listener_url: Some(database.url()),
         ..Options::default()
     };
-    Store::new(PostgresEngine::open(&wire.url(), options).await.unwrap())
+    Store::new(PostgresEngine::open(wire.url(), options).await.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_07_a_commit_that_lost_its_answer_may_have_been_done() {
     let database = Database::new().await;
-    let wire = Wire::to(&database.url()).await;
+    let wire = Wire::to(&database.url());
     let store = through(&wire, &database).await;
     let stream = store.stream("s").unwrap();
     stream.publish("sure").await.unwrap();

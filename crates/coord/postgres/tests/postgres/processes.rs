@@ -1,44 +1,19 @@
-//! Several processes on one database, some of them killed. A test starts itself again: with a URL in its environment it is
-//! the child.
+//! Several processes on one database, some of them killed.
 
-use std::{
-    collections::BTreeSet,
-    env,
-    io::{BufRead, BufReader, Write, stdout},
-    process::{Child, ChildStdout, Command, Stdio},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use esker_coord_api::{Clock, EnqueueOptions, Payload, QueueOptions, Store};
 use esker_coord_postgres::{Options, PostgresEngine};
+use esker_coord_suite::takeover::{self, Lead};
+use esker_testing::processes::{self, Process, tell};
 
 use crate::support::Database;
 
-const URL: &str = "ESKER_TEST_URL";
-
 /// In a child: a store on its database.
 async fn child() -> Option<Store> {
-    let url = env::var(URL).ok()?;
+    let (url, _) = processes::child()?;
     let engine = PostgresEngine::open(&url, Options::default()).await.unwrap();
     Some(Store::new(engine))
-}
-
-fn start(test: &str, database: &Database) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args([&format!("processes::{test}"), "--exact", "--nocapture"])
-        .env(URL, database.url())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn tell(word: &str, n: i64) {
-    writeln!(stdout().lock(), "{word} {n}").unwrap();
-}
-
-/// The numbers that a child told by this word.
-fn told(output: ChildStdout, word: &str) -> impl Iterator<Item = i64> + '_ {
-    let lines = BufReader::new(output).lines();
-    lines.filter_map(move |line| line.unwrap().strip_prefix(word)?.trim().parse().ok())
 }
 
 async fn work(store: &Store, n: i64) {
@@ -82,14 +57,13 @@ async fn cq_03_killed_workers_lose_no_job_and_end_none_twice() {
     let mut acked = BTreeSet::new();
     let kills = [1, 7, 40, 111, 222];
     for kill_after in kills {
-        let mut worker = start(TEST, &database);
-        for (seen, id) in told(worker.stdout.take().unwrap(), "acked").enumerate() {
+        let mut worker = Process::start(TEST, database.url(), 0);
+        for (seen, id) in worker.told("acked").enumerate() {
             assert!(acked.insert(id), "job {id} was ended twice");
             if seen + 1 == kill_after {
-                worker.kill().unwrap();
+                worker.kill();
             }
         }
-        worker.wait().unwrap();
     }
     store.close().await;
     // Long after, every claim has lapsed.
@@ -161,22 +135,52 @@ async fn cs_04_killed_publishers_leave_no_gap_that_a_reader_passes() {
     });
     let mut published = BTreeSet::new();
     for kill_after in [5, 50, 200] {
-        let mut children = [start(TEST, &database), start(TEST, &database)];
-        let outputs = children.each_mut().map(|child| child.stdout.take().unwrap());
-        let mut readers = outputs.map(|output| Some(told(output, "published")));
         // The one is killed while the other goes on; then the other too.
-        for (child, offsets) in children.iter_mut().zip(&mut readers) {
-            for (seen, offset) in offsets.take().unwrap().enumerate() {
+        for mut publisher in [0, 1].map(|number| Process::start(TEST, database.url(), number)) {
+            for (seen, offset) in publisher.told("published").enumerate() {
                 assert!(published.insert(offset), "offset {offset} was given twice");
                 if seen + 1 == kill_after {
-                    child.kill().unwrap();
+                    publisher.kill();
                 }
             }
-            child.wait().unwrap();
         }
     }
     let end = stream.publish("end").await.unwrap();
     let read = reader.await.unwrap();
     assert_eq!(read, (1..=end).collect::<Vec<_>>());
     assert!(published.is_subset(&read.into_iter().collect()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once() {
+    const TEST: &str = "cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once";
+    if let Some(store) = child().await {
+        takeover::run_schedules(&store).await;
+        store.close().await;
+        return;
+    }
+    let database = Database::new().await;
+    let (store, client) = (database.open().await, database.client().await);
+    let lead = async || {
+        let lock = "SELECT owner, fence, expires_at FROM esker.locks WHERE name = '__alkstore_scheduler'";
+        let row = client.query_one(lock, &[]).await.unwrap();
+        Lead {
+            owner: row.get(0),
+            fence: row.get(1),
+            expires_at: row.get(2),
+        }
+    };
+    // In the transaction that fires, which waits until it may write jobs.
+    let catch = async || {
+        let hold = database.client().await;
+        let lock = "BEGIN; LOCK TABLE esker.jobs IN EXCLUSIVE MODE";
+        hold.batch_execute(lock).await.unwrap();
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'esker.jobs'::regclass";
+        while client.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        hold
+    };
+    let start = || Process::start(TEST, database.url(), 0);
+    takeover::another_leads_after_a_kill(&store, start, lead, catch).await;
 }

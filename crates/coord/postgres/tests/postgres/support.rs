@@ -1,24 +1,17 @@
-//! Databases, servers, poolers and broken wires for the tests, each a test's own.
+//! Databases, servers and poolers for the tests, each a test's own.
 
 use std::{
     env, fs,
     io::Write,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     thread,
 };
 
 use esker_coord_api::Store;
 use esker_coord_postgres::{Options, PostgresEngine};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    runtime::Runtime,
-};
+use tokio::{net::TcpStream, runtime::Runtime};
 use tokio_postgres::{Client, NoTls};
 
 /// A database of its own on the server that `./test` started.
@@ -253,74 +246,6 @@ impl Drop for Pooler {
         let _ended = self.process.wait();
         let _stays = fs::remove_dir_all(&self.folder);
     }
-}
-
-/// A wire between the store and a server that can be cut.
-pub(crate) struct Wire {
-    port: u16,
-    database: String,
-    losing: Arc<AtomicBool>,
-}
-
-impl Wire {
-    pub(crate) async fn to(url: &str) -> Self {
-        let config: tokio_postgres::Config = url.parse().unwrap();
-        let server = config.get_ports()[0];
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let losing = Arc::new(AtomicBool::new(false));
-        let shared = losing.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                if let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await {
-                    tokio::spawn(carry(client, server, shared.clone()));
-                }
-            }
-        });
-        let database = config.get_dbname().unwrap().to_owned();
-        Self {
-            port,
-            database,
-            losing,
-        }
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/{}", self.port, self.database)
-    }
-
-    /// The next commit, or append that commits by itself, is done, and its answer reaches nobody.
-    pub(crate) fn lose_next_answer(&self) {
-        self.losing.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Carries bytes both ways until one side ends, or until the answer that is to be lost has come from the server.
-async fn carry(mut client: TcpStream, mut server: TcpStream, lose: Arc<AtomicBool>) {
-    const READY_AND_IDLE: &[u8] = b"Z\0\0\0\x05I";
-    let (mut from_client, mut from_server) = (vec![0; 1 << 16], vec![0; 1 << 16]);
-    let mut losing = false;
-    loop {
-        tokio::select! {
-            read = client.read(&mut from_client) => {
-                let Ok(n @ 1..) = read else { return };
-                let message = &from_client[..n];
-                let commits = contains(message, b"COMMIT") || contains(message, b".publish(");
-                losing |= commits && lose.swap(false, Ordering::SeqCst);
-                if server.write_all(message).await.is_err() { return }
-            }
-            read = server.read(&mut from_server) => {
-                let Ok(n @ 1..) = read else { return };
-                let answer = &from_server[..n];
-                if losing && answer.ends_with(READY_AND_IDLE) { return }
-                if !losing && client.write_all(answer).await.is_err() { return }
-            }
-        }
-    }
-}
-
-fn contains(message: &[u8], text: &[u8]) -> bool {
-    message.windows(text.len()).any(|window| window == text)
 }
 
 /// A program that refuses to run as root, run as an ordinary user.

@@ -63,14 +63,14 @@ pub(crate) fn renew(conn: &Connection, name: &Name, fence: i64, ttl: i64, now: i
     Ok(renewed > 0)
 }
 
-/// Gives back a lock that still holds. Who waits for the store's own locks is woken.
+/// Gives back a lock that still holds.
 pub(crate) fn release(tx: &mut Transaction<'_>, name: &Name, fence: i64, now: i64) -> Result<bool, Error> {
     let released = tx
         .sql()
         .prepare_cached(RELEASE)?
         .execute(params![name.as_str(), fence, now])?;
-    if released > 0 && is_reserved(name) {
-        tx.wake(&Channel::schedules());
+    if let Some(channel) = Channel::released(name).filter(|_| released > 0) {
+        tx.wake(&channel);
     }
     Ok(released > 0)
 }
@@ -82,9 +82,4 @@ pub(crate) fn holds(conn: &Connection, name: &Name, fence: i64, now: i64) -> Res
         .query_one(params![name.as_str(), now], |row| row.get::<_, i64>(0))
         .optional()?;
     Ok(held == Some(fence))
-}
-
-/// Names that callers cannot have (CX-06) are the store's own.
-fn is_reserved(name: &Name) -> bool {
-    Name::new(name.as_str()).is_err()
 }

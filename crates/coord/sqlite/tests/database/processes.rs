@@ -1,58 +1,11 @@
-//! Several processes on one file. A test starts itself again: with a folder in its environment it is the child.
+//! Several processes on one file.
 
-use std::{
-    collections::BTreeSet,
-    env, fs,
-    io::{BufRead, BufReader, Write, stdout},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread::sleep,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use esker_coord_sqlite::{Database, Error, Options, rusqlite::Connection};
+use esker_testing::processes::{Process, child, line_up, tell};
 
 use crate::support::{NOTES, note, notes};
-
-const FOLDER: &str = "ESKER_TEST_FOLDER";
-const NUMBER: &str = "ESKER_TEST_NUMBER";
-
-/// In a child: its folder and its number.
-fn child() -> Option<(PathBuf, i64)> {
-    let folder = env::var_os(FOLDER)?;
-    Some((folder.into(), env::var(NUMBER).unwrap().parse().unwrap()))
-}
-
-fn start(test: &str, folder: &Path, number: usize) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args([&format!("processes::{test}"), "--exact", "--nocapture"])
-        .env(FOLDER, folder)
-        .env(NUMBER, number.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-/// In a child: waits until the parent has seen all children.
-fn line_up(folder: &Path, number: i64) {
-    fs::write(folder.join(format!("ready-{number}")), "").unwrap();
-    wait_for(&folder.join("go"));
-}
-
-fn start_together(test: &str, folder: &Path, count: usize) -> Vec<Child> {
-    let children: Vec<_> = (0..count).map(|number| start(test, folder, number)).collect();
-    for number in 0..count {
-        wait_for(&folder.join(format!("ready-{number}")));
-    }
-    fs::write(folder.join("go"), "").unwrap();
-    children
-}
-
-fn wait_for(file: &Path) {
-    while !file.exists() {
-        sleep(Duration::from_millis(1));
-    }
-}
 
 fn open(folder: &Path) -> Database {
     // A small log, so that checkpoints and restarts of it happen too.
@@ -67,8 +20,9 @@ fn open(folder: &Path) -> Database {
 #[tokio::test]
 async fn cx_09_many_processes_open_one_new_file_at_once() {
     if let Some((folder, number)) = child() {
-        line_up(&folder, number);
-        let db = open(&folder);
+        line_up();
+        let db = open(folder.as_ref());
+        let number = i64::try_from(number).unwrap();
         db.write(move |tx| note(tx, number)).await.unwrap();
         db.close().await;
         return;
@@ -76,13 +30,8 @@ async fn cx_09_many_processes_open_one_new_file_at_once() {
     for _ in 0..3 {
         let folder = tempfile::tempdir().unwrap();
         let test = "cx_09_many_processes_open_one_new_file_at_once";
-        for child in start_together(test, folder.path(), 8) {
-            let output = child.wait_with_output().unwrap();
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stdout)
-            );
+        for process in Process::start_together(test, folder.path(), 8) {
+            process.finish();
         }
         assert_eq!(notes(&folder.path().join("notes.db")), (0..8).collect::<Vec<_>>());
     }
@@ -90,8 +39,10 @@ async fn cx_09_many_processes_open_one_new_file_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cx_08_kill_in_mid_commit_loses_nothing_acknowledged() {
+    const TEST: &str = "cx_08_kill_in_mid_commit_loses_nothing_acknowledged";
     if let Some((folder, round)) = child() {
-        let db = open(&folder);
+        let db = open(folder.as_ref());
+        let round = i64::try_from(round).unwrap();
         let writers = (0..8).map(|writer| {
             let db = db.clone();
             tokio::spawn(async move {
@@ -104,7 +55,7 @@ async fn cx_08_kill_in_mid_commit_loses_nothing_acknowledged() {
                         Ok::<_, Error>(())
                     };
                     db.write(pair).await.unwrap();
-                    writeln!(stdout().lock(), "done {n}").unwrap();
+                    tell("done", n);
                 }
             })
         });
@@ -117,24 +68,15 @@ async fn cx_08_kill_in_mid_commit_loses_nothing_acknowledged() {
     let path = folder.path().join("notes.db");
     let mut acknowledged = BTreeSet::new();
     for (round, kill_after) in [1, 10, 57, 200, 333, 500].into_iter().enumerate() {
-        let mut child = start(
-            "cx_08_kill_in_mid_commit_loses_nothing_acknowledged",
-            folder.path(),
-            round,
-        );
+        let mut writer = Process::start(TEST, folder.path(), round);
         let mut seen = 0;
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            let Some(n) = line.strip_prefix("done ") else {
-                continue;
-            };
-            acknowledged.insert(n.parse::<i64>().unwrap());
+        for n in writer.told("done") {
+            acknowledged.insert(n);
             seen += 1;
             if seen == kill_after {
-                child.kill().unwrap();
+                writer.kill();
             }
         }
-        child.wait().unwrap();
         assert!(seen >= kill_after);
 
         let db = open(folder.path());
@@ -155,8 +97,9 @@ async fn cx_08_kill_in_mid_commit_loses_nothing_acknowledged() {
 async fn cx_09_two_processes_write_one_file_fairly() {
     const ROWS: i64 = 2000;
     if let Some((folder, number)) = child() {
-        let db = open(&folder);
-        line_up(&folder, number);
+        let db = open(folder.as_ref());
+        line_up();
+        let number = i64::try_from(number).unwrap();
         let writers = (0..4).map(|_| {
             let db = db.clone();
             tokio::spawn(async move {
@@ -183,13 +126,8 @@ async fn cx_09_two_processes_write_one_file_fairly() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    for child in start_together("cx_09_two_processes_write_one_file_fairly", folder.path(), 2) {
-        let output = child.wait_with_output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stdout)
-        );
+    for process in Process::start_together("cx_09_two_processes_write_one_file_fairly", folder.path(), 2) {
+        process.finish();
     }
     let conn = Connection::open(folder.path().join("notes.db")).unwrap();
     for number in ["0", "1"] {

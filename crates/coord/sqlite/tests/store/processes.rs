@@ -1,59 +1,17 @@
-//! Several processes on one file. A test starts itself again: with a folder in its environment it is the child.
+//! Several processes on one file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
-    io::{BufRead, BufReader, Write, stdout},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
-    thread::sleep,
+    path::Path,
     time::Duration,
 };
 
 use esker_coord_api::{Clock, QueueOptions, Store};
 use esker_coord_sqlite::{Options, Settings, rusqlite::Connection};
+use esker_coord_suite::takeover::{self, Lead};
+use esker_testing::processes::{Process, child, line_up, tell};
 
 use crate::support::{batch, open, queue};
-
-const FOLDER: &str = "ESKER_TEST_FOLDER";
-const NUMBER: &str = "ESKER_TEST_NUMBER";
-
-/// In a child: its folder and its number.
-fn child() -> Option<(PathBuf, usize)> {
-    let folder = env::var_os(FOLDER)?;
-    Some((folder.into(), env::var(NUMBER).unwrap().parse().unwrap()))
-}
-
-fn start(test: &str, folder: &Path, number: usize) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args([&format!("processes::{test}"), "--exact", "--nocapture"])
-        .env(FOLDER, folder)
-        .env(NUMBER, number.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-/// In a child: waits until the parent has seen all children.
-fn line_up(folder: &Path, number: usize) {
-    fs::write(folder.join(format!("ready-{number}")), "").unwrap();
-    wait_for(&folder.join("go"));
-}
-
-fn start_together(test: &str, folder: &Path, count: usize) -> Vec<Child> {
-    let children: Vec<_> = (0..count).map(|number| start(test, folder, number)).collect();
-    for number in 0..count {
-        wait_for(&folder.join(format!("ready-{number}")));
-    }
-    fs::write(folder.join("go"), "").unwrap();
-    children
-}
-
-fn wait_for(file: &Path) {
-    while !file.exists() {
-        sleep(Duration::from_millis(1));
-    }
-}
 
 /// A small log, so that checkpoints and restarts of it happen too.
 fn settings(clock: Clock) -> Settings {
@@ -66,16 +24,6 @@ fn settings(clock: Clock) -> Settings {
         clock,
         ..Settings::default()
     }
-}
-
-fn tell(word: &str, n: i64) {
-    writeln!(stdout().lock(), "{word} {n}").unwrap();
-}
-
-/// The numbers that a child told by this word.
-fn told(output: ChildStdout, word: &str) -> impl Iterator<Item = i64> + '_ {
-    let lines = BufReader::new(output).lines();
-    lines.filter_map(move |line| line.unwrap().strip_prefix(word)?.trim().parse().ok())
 }
 
 fn is_whole(folder: &Path) {
@@ -102,9 +50,9 @@ async fn work(store: &Store, n: i64) {
 
 async fn each_job_goes_to_one_process(test: &str, processes: usize) {
     const JOBS: usize = 1200;
-    if let Some((folder, number)) = child() {
-        let store = open(&folder, settings(Clock::system()));
-        line_up(&folder, number);
+    if let Some((folder, _)) = child() {
+        let store = open(folder.as_ref(), settings(Clock::system()));
+        line_up();
         work(&store, 4).await;
         store.close().await;
         return;
@@ -113,16 +61,14 @@ async fn each_job_goes_to_one_process(test: &str, processes: usize) {
     let store = open(folder.path(), settings(Clock::system()));
     let ids = queue(&store).enqueue_batch(batch(JOBS)).await.unwrap();
     let mut acked = BTreeMap::new();
-    for (number, mut worker) in start_together(test, folder.path(), processes)
-        .into_iter()
-        .enumerate()
-    {
+    let workers = Process::start_together(test, folder.path(), processes);
+    for (number, mut worker) in workers.into_iter().enumerate() {
         let mut share = 0;
-        for id in told(worker.stdout.take().unwrap(), "acked") {
+        for id in worker.told("acked") {
             assert_eq!(acked.insert(id, number), None, "job {id} was handed out twice");
             share += 1;
         }
-        assert!(worker.wait().unwrap().success());
+        worker.finish();
         // An equal share where each gets the processor; starved, it would be next to none.
         assert!(
             share >= JOBS / processes / 20,
@@ -148,7 +94,7 @@ async fn cq_03_killed_workers_lose_no_job_and_end_none_twice() {
     const JOBS: usize = 2000;
     const TEST: &str = "cq_03_killed_workers_lose_no_job_and_end_none_twice";
     if let Some((folder, _)) = child() {
-        let store = open(&folder, settings(Clock::system()));
+        let store = open(folder.as_ref(), settings(Clock::system()));
         // Side by side, so that a kill finds claims, acks and batches under way.
         let workers: Vec<_> = [1, 4, 16]
             .map(|n| {
@@ -176,15 +122,13 @@ async fn cq_03_killed_workers_lose_no_job_and_end_none_twice() {
         .collect();
     let mut acked = BTreeSet::new();
     for kill_after in [1, 7, 40, 111, 222] {
-        let mut worker = start(TEST, folder.path(), 0);
-        let lines = told(worker.stdout.take().unwrap(), "acked");
-        for (seen, id) in lines.enumerate() {
+        let mut worker = Process::start(TEST, folder.path(), 0);
+        for (seen, id) in worker.told("acked").enumerate() {
             assert!(acked.insert(id), "job {id} was ended twice");
             if seen + 1 == kill_after {
-                worker.kill().unwrap();
+                worker.kill();
             }
         }
-        worker.wait().unwrap();
         is_whole(folder.path());
     }
     store.close().await;
@@ -215,7 +159,7 @@ async fn cq_03_killed_workers_lose_no_job_and_end_none_twice() {
 async fn cs_04_no_event_of_two_processes_is_passed_by_a_reader() {
     const TEST: &str = "cs_04_no_event_of_two_processes_is_passed_by_a_reader";
     if let Some((folder, number)) = child() {
-        let store = open(&folder, settings(Clock::system()));
+        let store = open(folder.as_ref(), settings(Clock::system()));
         let publishers: Vec<_> = (0..4)
             .map(|task| {
                 let store = store.clone();
@@ -232,7 +176,7 @@ async fn cs_04_no_event_of_two_processes_is_passed_by_a_reader() {
     let stream = store.stream("events").unwrap();
     let mut follower = stream.subscribe("follower").await.unwrap();
     let (mut seen, mut kills) = (0, 0);
-    let mut children = [0, 1].map(|number| start(TEST, folder.path(), number));
+    let mut children = [0, 1].map(|number| Process::start(TEST, folder.path(), number));
     while kills < 6 {
         let event = follower.recv().await.unwrap().unwrap();
         seen += 1;
@@ -240,15 +184,13 @@ async fn cs_04_no_event_of_two_processes_is_passed_by_a_reader() {
         assert_eq!(event.offset, seen);
         if seen % 150 == 0 {
             let killed = &mut children[kills % 2];
-            killed.kill().unwrap();
-            killed.wait().unwrap();
+            killed.kill();
             kills += 1;
-            *killed = start(TEST, folder.path(), kills + 1);
+            *killed = Process::start(TEST, folder.path(), kills + 1);
         }
     }
     for child in &mut children {
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill();
     }
     while let Some(event) = follower.try_recv().await.unwrap() {
         seen += 1;
@@ -289,10 +231,10 @@ async fn publish(store: &Store, number: usize, task: usize) {
 #[tokio::test]
 async fn cw_06_a_notify_of_another_process_is_heard() {
     const TEST: &str = "cw_06_a_notify_of_another_process_is_heard";
-    if let Some((folder, number)) = child() {
-        let store = open(&folder, settings(Clock::system()));
+    if let Some((folder, _)) = child() {
+        let store = open(folder.as_ref(), settings(Clock::system()));
         let mut answers = store.listen("pong").await.unwrap();
-        line_up(&folder, number);
+        line_up();
         for _ in 0..100 {
             store.notify("ping", "").await.unwrap();
             answers.recv().await.unwrap();
@@ -306,10 +248,43 @@ async fn cw_06_a_notify_of_another_process_is_heard() {
     told.database.safety_poll = Duration::from_hours(1);
     let store = open(folder.path(), told);
     let mut wakes = store.listen("ping").await.unwrap();
-    let mut child = start_together(TEST, folder.path(), 1).pop().unwrap();
+    let other = Process::start_together(TEST, folder.path(), 1).pop().unwrap();
     for _ in 0..100 {
         wakes.recv().await.unwrap();
         store.notify("pong", "").await.unwrap();
     }
-    assert!(child.wait().unwrap().success());
+    other.finish();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once() {
+    const TEST: &str = "cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once";
+    if let Some((folder, _)) = child() {
+        let store = open(folder.as_ref(), settings(Clock::system()));
+        takeover::run_schedules(&store).await;
+        store.close().await;
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), settings(Clock::system()));
+    let lead = async || {
+        let conn = Connection::open(folder.path().join("coord.db")).unwrap();
+        let lock = "SELECT owner, fence, expires_at FROM coord_lock WHERE name = '__alkstore_scheduler'";
+        conn.query_row(lock, [], |row| {
+            Ok(Lead {
+                owner: row.get(0)?,
+                fence: row.get(1)?,
+                expires_at: row.get(2)?,
+            })
+        })
+        .unwrap()
+    };
+    // As a second begins, the leader fires.
+    let catch = async || {
+        let clock = Clock::system();
+        clock.sleep_until(clock.now() + 1).await;
+    };
+    let start = || Process::start(TEST, folder.path(), 0);
+    takeover::another_leads_after_a_kill(&store, start, lead, catch).await;
+    is_whole(folder.path());
 }

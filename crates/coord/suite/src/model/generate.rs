@@ -1,26 +1,32 @@
 //! Histories from seeds: what happens how often.
 
 use esker_coord_api::{EnqueueOptions, QueueOptions};
+use esker_testing::{histories, random::Random};
 
 use super::step::{
     CONSUMERS, End, History, LOCKS, NewEventStep, NewJobStep, OWNERS, Part, QUEUES, SCHEDULES, STREAMS, Step,
     WORKERS, Wrong,
 };
-use crate::{
-    random::Random,
-    world::{NOW, options as options_of},
-};
+use crate::world::{NOW, options as options_of};
 
-impl History {
-    /// The history of a seed.
-    pub(crate) fn generate(seed: u64, steps: usize) -> Self {
+impl histories::History for History {
+    type Step = Step;
+
+    fn generate(seed: u64, steps: usize) -> Self {
         let random = &mut Random::new(seed);
         Self {
-            seed,
             eager: random.once_in(3),
             two_handles: random.once_in(2),
             steps: (0..steps).map(|_| step(random)).collect(),
         }
+    }
+
+    fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    fn steps_mut(&mut self) -> &mut Vec<Step> {
+        &mut self.steps
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use esker_coord_api::{EnqueueOptions, Name, NewEvent, NewJob, NewSchedule, Payload, QueueOptions, Spec};
+use esker_testing::histories;
 
 use crate::world::name;
 
@@ -230,7 +231,6 @@ pub(crate) enum Part {
 /// What is done.
 #[derive(Clone)]
 pub(crate) struct History {
-    pub(crate) seed: u64,
     /// Whether everything is read back after each step, so that a fault shows where it happens; otherwise what an
     /// engine keeps in memory between reads is left alone.
     pub(crate) eager: bool,
@@ -239,13 +239,7 @@ pub(crate) struct History {
     pub(crate) steps: Vec<Step>,
 }
 
-impl History {
-    pub(crate) fn size(&self) -> usize {
-        self.steps.iter().map(|step| 1 + step.weight()).sum()
-    }
-}
-
-impl Step {
+impl histories::Step for Step {
     /// How much of it could be left out or be nearer.
     fn weight(&self) -> usize {
         match self {
@@ -258,7 +252,7 @@ impl Step {
     }
 
     /// The same step in its `n`-th simpler form: without one of its parts, or meaning something nearer.
-    pub(crate) fn simpler(&self, n: usize) -> Option<Self> {
+    fn simpler(&self, n: usize) -> Option<Self> {
         let mut simpler = self.clone();
         match &mut simpler {
             Self::Publish { events, .. } => without(events, n)?,
@@ -272,7 +266,9 @@ impl Step {
         }
         Some(simpler)
     }
+}
 
+impl Step {
     /// How far back the job, claim or lock is that it means.
     fn back(&mut self) -> Option<&mut usize> {
         match self {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use esker_events_api::{Address, Filters};
 use esker_nostr::{Event, EventFields, EventId, Filter, SortedList, TagCondition, kind};
+use esker_testing::random::Random;
 
 use crate::{
     events::{event, key, pubkey},
-    random::Random,
     world::{NOW, RELAY},
 };
 

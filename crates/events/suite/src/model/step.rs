@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use esker_events_api::{Clock, Filters, Options};
 use esker_nostr::{Event, EventFields, EventId};
+use esker_testing::{histories, random::Random};
 
 use super::scene::{Profile, Scene};
 use crate::{
     events::pubkey,
-    random::Random,
     world::{NOW, RELAY},
 };
 
@@ -66,7 +66,6 @@ pub(crate) const CURSORS: usize = 2;
 /// What is done, to a store with which options.
 #[derive(Clone)]
 pub(crate) struct History {
-    pub(crate) seed: u64,
     options: Options,
     /// Whether everything is compared after each change, so that a fault shows where it happens; otherwise what
     /// a store keeps in memory between reads is left alone.
@@ -76,9 +75,10 @@ pub(crate) struct History {
     pub(crate) steps: Vec<Step>,
 }
 
-impl History {
-    /// The history of a seed.
-    pub(crate) fn generate(seed: u64, steps: usize) -> Self {
+impl histories::History for History {
+    type Step = Step;
+
+    fn generate(seed: u64, steps: usize) -> Self {
         let random = &mut Random::new(seed);
         let profile = if seed % 3 == 2 {
             Profile::Wide
@@ -88,7 +88,6 @@ impl History {
         let mut scene = Scene::new(profile, random);
         let mut now = NOW;
         let mut history = Self {
-            seed,
             options: Options {
                 hide_expired: random.once_in(2),
                 revocable_deletions: random.once_in(4),
@@ -107,6 +106,16 @@ impl History {
         history
     }
 
+    fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    fn steps_mut(&mut self) -> &mut Vec<Step> {
+        &mut self.steps
+    }
+}
+
+impl History {
     /// The options of both stores, which share a clock of this run that the history moves.
     pub(crate) fn options(&self) -> Options {
         Options {
@@ -171,9 +180,9 @@ fn step(profile: Profile, scene: &mut Scene, now: &mut i64, random: &mut Random)
     }
 }
 
-impl Step {
+impl histories::Step for Step {
     /// How many events or filters it has.
-    pub(crate) fn parts(&self) -> usize {
+    fn weight(&self) -> usize {
         match self {
             Self::Insert { events, .. } => events.len(),
             Self::Delete { filters, .. } | Self::Ask { filters, .. } | Self::Begin { filters, .. } => {
@@ -184,8 +193,8 @@ impl Step {
     }
 
     /// The same step with one event or filter less, if it has that many.
-    pub(crate) fn without(&self, part: usize) -> Option<Self> {
-        if part >= self.parts() {
+    fn simpler(&self, part: usize) -> Option<Self> {
+        if part >= self.weight() {
             return None;
         }
         let mut step = self.clone();

@@ -1,0 +1,9 @@
+//! What the tests of several crates share, of both floors: it knows neither stores nor events.
+// In tests, an error that was not expected is a failure of the test.
+#![allow(clippy::unwrap_used)]
+
+pub mod histories;
+pub mod processes;
+pub mod random;
+pub mod rules;
+pub mod wire;
