@@ -61,7 +61,7 @@ pub(crate) async fn outlast(store: &Store, error: Error) -> Result<(), Error> {
     if ended || !matches!(error, Error::Database { .. }) {
         return Err(error);
     }
-    tracing::warn!(%error, "the store failed; trying again");
+    tracing::warn!(error = error.report(), "the store failed; trying again");
     tokio::time::sleep(AGAIN).await;
     Ok(())
 }

@@ -7,7 +7,9 @@ use tokio_postgres::error::{Severity, SqlState};
 
 /// Why the database did not do what was asked.
 ///
-/// It can be cloned, because one failed batch answers every caller whose work it carried.
+/// It can be cloned, because one failed batch answers every caller whose work it carried. The text tells all; the driver's
+/// error, which would tell a part of it again, is in the variants and not in the chain of sources (`r#source` keeps a field
+/// of this name out of it).
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -35,7 +37,7 @@ pub enum Error {
     },
     /// The server could not be reached, or let nobody in. Nothing was done.
     #[error("connecting to Postgres: {}", told(.0))]
-    Connect(#[source] Arc<tokio_postgres::Error>),
+    Connect(Arc<tokio_postgres::Error>),
     /// Neither a free connection nor an answer came within
     /// [`Options::operation_timeout`](crate::Options::operation_timeout).
     #[error("Postgres did not answer within {after:?}")]
@@ -49,8 +51,7 @@ pub enum Error {
     #[error("Postgres: {}", told(.source))]
     Statement {
         /// The driver's error, with the server's own inside.
-        #[source]
-        source: Arc<tokio_postgres::Error>,
+        r#source: Arc<tokio_postgres::Error>,
         /// Whether the work may have been done all the same.
         outcome: Outcome,
     },
@@ -62,8 +63,7 @@ pub enum Error {
         /// The version that was not reached.
         version: i32,
         /// The driver's error, with the server's own inside.
-        #[source]
-        source: Arc<tokio_postgres::Error>,
+        r#source: Arc<tokio_postgres::Error>,
     },
     /// The server is older than Postgres 14.
     #[error("the server is Postgres {0}; 14 or newer is needed")]
@@ -200,5 +200,35 @@ fn told(error: &tokio_postgres::Error) -> String {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn cx_07_no_error_tells_what_its_source_tells() {
+        let driver = || "port=none".parse::<tokio_postgres::Config>().unwrap_err();
+        let errors = [
+            Error::connect(driver()),
+            Error::of(driver(), Running::Commit),
+            Error::Migration {
+                schema: "esker".into(),
+                version: 1,
+                source: Arc::new(driver()),
+            },
+        ];
+        for error in errors {
+            let text = error.to_string();
+            assert!(text.contains("invalid connection string"), "{text}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                assert!(!text.contains(&cause.to_string()), "{text}: {cause}");
+                source = cause.source();
+            }
+        }
     }
 }
