@@ -1,6 +1,6 @@
 //! `esker lock`: who holds what, and a way to take it from a holder that is gone.
 
-use esker_coord::{LockInspection, Store};
+use esker_coord::{Store, inspection::LockInspection};
 use serde_json::json;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! `esker queue`: jobs in, and a look at those that wait, run and died.
 
-use esker_coord::{DeadPage, EnqueueOptions, Job, JobState, Queue, QueueInspection, Store};
+use esker_coord::{DeadPage, EnqueueOptions, Job, JobState, Queue, Store, inspection::QueueInspection};
 use serde_json::{Value, json};
 
 use crate::{

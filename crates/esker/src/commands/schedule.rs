@@ -1,6 +1,6 @@
 //! `esker schedule`: what is enqueued every so often, and a runner for it.
 
-use esker_coord::{CancellationToken, Error, ScheduleInspection, SchedulerOptions, Store};
+use esker_coord::{CancellationToken, Error, SchedulerOptions, Store, inspection::ScheduleInspection};
 use serde_json::json;
 
 use crate::{

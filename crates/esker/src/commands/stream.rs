@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use esker_coord::{NewEvent, Store, StreamEvent, StreamInspection};
+use esker_coord::{NewEvent, Store, StreamEvent, inspection::StreamInspection};
 use serde_json::json;
 
 use crate::{
