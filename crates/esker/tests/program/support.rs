@@ -6,6 +6,7 @@ use std::{
     process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
 };
 
+use esker_coord::{Store, sqlite::SqliteStore};
 use esker_nostr::{Event, Keys};
 use futures_util::{SinkExt as _, StreamExt as _};
 use rustix::process::{Pid, Signal, kill_process};
@@ -95,6 +96,22 @@ impl From<Output> for Done {
     }
 }
 
+/// The store of the folder, as another program has it.
+fn store(folder: &Folder) -> Store {
+    Store::new(SqliteStore::open(&folder.path("esker.db"), esker_coord::sqlite::Settings::default()).unwrap())
+}
+
+/// Runs what another program does with the store, and closes it.
+pub(crate) fn with_store<T>(folder: &Folder, work: impl AsyncFnOnce(&Store) -> T) -> T {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = store(folder);
+        let value = work(&store).await;
+        store.close().await;
+        value
+    })
+}
+
 /// Sends a signal to a process.
 pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
@@ -106,6 +123,35 @@ pub(crate) fn wait_for_line(stream: &mut impl std::io::BufRead, text: &str) {
     while !line.contains(text) {
         line.clear();
         assert!(stream.read_line(&mut line).unwrap() > 0, "no line with {text:?}");
+    }
+}
+
+/// A command that runs until it is told to stop; killed when it is dropped.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn start(folder: &Folder, args: &[&str]) -> Self {
+        let mut command = folder.esker(args);
+        Self(
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        signal(&self.0, Signal::INT);
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
