@@ -43,7 +43,7 @@ impl Context {
         let mut interrupt = self.interrupt.clone();
         tokio::select! {
             result = work => result.map(Some),
-            () = interrupt.wait() => Ok(None),
+            _ = interrupt.wait() => Ok(None),
         }
     }
 }

@@ -17,6 +17,9 @@ use keys::{Default, KEYS, Kind};
 
 use crate::exit::Usage;
 
+/// The variable in which `lock run` hands its command the lock's fence: no setting.
+pub(crate) const FENCE: &str = "ESKER_FENCE";
+
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(untagged)]
@@ -204,7 +207,8 @@ impl Config {
         variables: impl Iterator<Item = (String, std::ffi::OsString)>,
         problems: &mut Problems,
     ) {
-        for (name, value) in variables.filter(|(name, _)| name.starts_with("ESKER_")) {
+        let set = variables.filter(|(name, _)| name.starts_with("ESKER_") && name != FENCE);
+        for (name, value) in set {
             let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
                 // Not refused: container platforms set variables of this prefix by themselves for a service of
                 // this name (`ESKER_SERVICE_HOST`).

@@ -6,25 +6,29 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
-    Done = 0,
-    /// Failed: the disk, the network, the store.
-    Failed = 1,
+    Done,
+    /// Failed: the disk, the network, the store, or what was named is not there.
+    Failed,
     /// The command line or the configuration is wrong; nothing was done.
-    Usage = 2,
+    Usage,
     /// Done, but some of the input was not valid and was left out.
-    Partly = 3,
+    Partly,
     /// Stopped by Ctrl-C or SIGTERM; what was done until then stands.
-    Interrupted = 130,
+    Interrupted,
+    /// As the command ended that was run.
+    Command(u8),
 }
 
 /// The codes as `--help` shows them.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    failed: the disk, the network, the store
+  1    failed: the disk, the network, the store, or what was named is not there
   2    the command line or the configuration is wrong; nothing was done
   3    done, but some of the input was not valid and was left out
-  130  stopped by Ctrl-C or SIGTERM; what was done until then stands (`serve` drains and ends with 0)";
+  130  stopped by Ctrl-C or SIGTERM; what was done until then stands
+       (`serve` drains, `schedule run` gives its lead back: both end with 0)
+`lock run` ends with the code of its command.";
 
 /// A mistake on the command line or in the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +36,19 @@ Exit codes:
 pub(crate) struct Usage(pub(crate) String);
 
 impl Exit {
-    /// The code of an error.
+    /// The number that the process ends with.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Partly => 3,
+            Self::Interrupted => 130,
+            Self::Command(code) => code,
+        }
+    }
+
+    /// The meaning of an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         if error.is::<Usage>() || error.downcast_ref().is_some_and(is_refusal) {
             Self::Usage
@@ -71,6 +87,40 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::text;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{told}")]
+    struct Told {
+        told: &'static str,
+        source: io::Error,
+    }
+
+    #[test]
+    fn an_error_tells_each_cause_once() {
+        let of = |told, cause: &str| {
+            let source = io::Error::other(cause.to_owned());
+            text(&anyhow::Error::new(Told { told, source }).context("cannot open the store"))
+        };
+        assert_eq!(
+            of("no room", "disk full"),
+            "cannot open the store: no room: disk full"
+        );
+        assert_eq!(
+            of("no room: disk full", "disk full"),
+            "cannot open the store: no room: disk full"
+        );
+        assert_eq!(
+            of("unable to open", "Error code 14: unable to open"),
+            "cannot open the store: unable to open: Error code 14"
+        );
     }
 }

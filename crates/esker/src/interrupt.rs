@@ -1,7 +1,11 @@
 //! Ctrl-C and SIGTERM: the first asks the command to stop cleanly, the second ends the process at once.
 
-use std::io;
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
 
+use rustix::process::Signal;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -10,8 +14,14 @@ use tokio::{
 use crate::exit::Exit;
 
 /// Whether the user or the system asked the program to stop.
-#[derive(Debug, Clone)]
-pub(crate) struct Interrupt(watch::Receiver<bool>);
+#[derive(Clone)]
+pub(crate) struct Interrupt {
+    came: watch::Receiver<Option<Signal>>,
+    last: Arc<Mutex<Option<Last>>>,
+}
+
+/// What is done before the process ends at once.
+type Last = Box<dyn FnOnce() + Send>;
 
 impl Interrupt {
     /// Listens from now on. The user is told that the program stops; `silent` is for one whose standard error
@@ -19,29 +29,47 @@ impl Interrupt {
     pub(crate) fn listen(silent: bool) -> io::Result<Self> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         let mut terminations = signal(SignalKind::terminate())?;
-        let (sender, receiver) = watch::channel(false);
+        let (sender, came) = watch::channel(None);
+        let last = Arc::<Mutex<Option<Last>>>::default();
+        let before_exit = Arc::clone(&last);
         tokio::spawn(async move {
-            let mut next =
-                async || tokio::select! { _ = interrupts.recv() => (), _ = terminations.recv() => () };
-            next().await;
-            sender.send_replace(true);
+            let mut next = async || {
+                tokio::select! {
+                    _ = interrupts.recv() => Signal::INT,
+                    _ = terminations.recv() => Signal::TERM,
+                }
+            };
+            sender.send_replace(Some(next().await));
             if !silent {
                 eprintln!("stopping; once more ends it at once");
             }
             next().await;
-            std::process::exit(Exit::Interrupted as i32);
+            if let Some(last) = lock(&before_exit).take() {
+                last();
+            }
+            std::process::exit(Exit::Interrupted.code().into());
         });
-        Ok(Self(receiver))
+        Ok(Self { came, last })
     }
 
     /// Whether it came.
     pub(crate) fn is_set(&self) -> bool {
-        *self.0.borrow()
+        self.came.borrow().is_some()
     }
 
-    /// Waits for it.
-    pub(crate) async fn wait(&mut self) {
+    /// Waits for it, and tells which it was.
+    pub(crate) async fn wait(&mut self) -> Signal {
         // The sender lives as long as the process: it waits for the second signal.
-        let _ = self.0.wait_for(|set| *set).await;
+        let came = self.came.wait_for(Option::is_some).await;
+        came.ok().and_then(|signal| *signal).unwrap_or(Signal::TERM)
     }
+
+    /// Has this done when the second one ends the process.
+    pub(crate) fn before_exit(&self, last: impl FnOnce() + Send + 'static) {
+        *lock(&self.last) = Some(Box::new(last));
+    }
+}
+
+fn lock(last: &Mutex<Option<Last>>) -> std::sync::MutexGuard<'_, Option<Last>> {
+    last.lock().unwrap_or_else(PoisonError::into_inner)
 }

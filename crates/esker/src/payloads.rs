@@ -17,13 +17,10 @@ const LONGEST: u64 = 64 << 20;
 
 /// Where payloads come from.
 #[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct Payloads {
     /// The payload, as it is; `-` reads standard input to its end
-    #[arg(
-        value_name = "PAYLOAD",
-        required_unless_present = "lines",
-        conflicts_with = "lines"
-    )]
+    #[arg(value_name = "PAYLOAD")]
     payload: Option<String>,
     /// Take each line of standard input as a payload
     #[arg(long)]

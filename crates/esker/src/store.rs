@@ -103,7 +103,7 @@ pub(crate) fn open_at(
         Location::Sqlite(path) => {
             anyhow::ensure!(
                 missing == Missing::Create || path.exists(),
-                "no store at {}",
+                "no store at {}; --store names another place",
                 path.display()
             );
             let store = SqliteStore::open(path, options, settings(config))

@@ -7,6 +7,9 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 
 /// Why a store did not do what was asked. A variant stands only where a caller can act on it: no work, a lost lock and a
 /// late ack are values, not errors.
+///
+/// The text tells nothing that [`source`](error::Error::source) tells: print both, as `anyhow` does with `{:#}`, or
+/// [`report`](Self::report).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -53,12 +56,12 @@ pub enum Error {
     #[error("the store is closed")]
     Closed,
     /// A value could not be made into bytes, or bytes into a value (CX-03).
-    #[error("payload: {0}")]
+    #[error("the payload cannot be encoded or decoded")]
     Codec(#[source] Box<dyn error::Error + Send + Sync>),
-    /// The engine failed; the driver's error is the source.
-    #[error("{source}")]
+    /// The engine failed; its error, which has the driver's, is the source.
+    #[error("{}", failed(*outcome))]
     Database {
-        /// The driver's error.
+        /// The engine's error, such as `esker_coord_sqlite::Error`.
         #[source]
         source: Box<dyn error::Error + Send + Sync>,
         /// What is known about the work.
@@ -84,6 +87,11 @@ impl Error {
         }
     }
 
+    /// What went wrong and why, on one line: the text with those of its sources, for a log.
+    pub fn report(&self) -> String {
+        with_sources(self)
+    }
+
     /// An engine's failure.
     pub fn database(source: impl Into<Box<dyn error::Error + Send + Sync>>, outcome: Outcome) -> Self {
         Self::Database {
@@ -97,5 +105,51 @@ impl Error {
             option,
             reason: reason.into(),
         }
+    }
+}
+
+fn failed(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Aborted => "the database failed",
+        Outcome::Unknown => "the database failed, and the work may have been done",
+    }
+}
+
+/// An error's text with those of its sources, each once: many an error's text holds that of its source.
+pub(crate) fn with_sources(error: &(dyn error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let told = error.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn cx_07_no_error_tells_what_its_source_tells() {
+        let codec = crate::Payload::new("{").decode::<u32>().unwrap_err();
+        let aborted = Error::database("no room", Outcome::Aborted);
+        let unknown = Error::database("no answer", Outcome::Unknown);
+        for error in [&codec, &aborted, &unknown] {
+            let source = error.source().expect("the cause is the source").to_string();
+            assert!(!error.to_string().contains(&source), "{error}");
+            assert_eq!(error.report(), format!("{error}: {source}"));
+        }
+        assert_eq!(aborted.report(), "the database failed: no room");
+        assert_eq!(
+            unknown.report(),
+            "the database failed, and the work may have been done: no answer"
+        );
+        assert_eq!(Error::Closed.report(), "the store is closed");
     }
 }

@@ -56,7 +56,10 @@ impl Store {
         if !matches!(led, Err(Error::LeadershipLost | Error::Closed))
             && let Err(error) = lock.release().await
         {
-            tracing::warn!(%error, "the lead of the schedules could not be given back; it lapses");
+            tracing::warn!(
+                error = error.report(),
+                "the lead of the schedules could not be given back; it lapses"
+            );
         }
         led
     }

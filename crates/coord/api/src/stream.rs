@@ -34,7 +34,7 @@ impl StreamEvent {
     }
 }
 
-/// An event as it goes to the engine.
+/// An event to be published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     /// `None`, or not empty.

@@ -229,7 +229,11 @@ impl Worker<'_> {
             let next = match self.take(&mut waiting, slots, &running).await {
                 Ok(next) => next,
                 Err(error @ Error::Database { .. }) => {
-                    tracing::warn!(queue = self.queue.name(), %error, "the worker could not claim; it tries again");
+                    tracing::warn!(
+                        queue = self.queue.name(),
+                        error = error.report(),
+                        "the worker could not claim; it tries again"
+                    );
                     self.stopping.run_until_cancelled(pause.take()).await;
                     continue;
                 }
@@ -319,7 +323,9 @@ impl Worker<'_> {
         };
         let ending = run(&handle, handler, pace).await.unwrap_or_else(|error| {
             tracing::error!(
-                queue = self.queue.name(), job = handle.job().id, %error,
+                queue = self.queue.name(),
+                job = handle.job().id,
+                error = error.report(),
                 "the end of a job could not be stored; it is claimed again when its deadline has passed"
             );
             Ending::Lost

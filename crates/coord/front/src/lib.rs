@@ -127,8 +127,8 @@
 //! [`Queue::work`] claims jobs, hands each to an async closure, and stores what becomes of it: `Ok` is done, an error is
 //! tried again later, ever later, until the job's attempts are spent and it is a dead letter ([`Queue::dead_jobs`],
 //! [`Queue::redrive`]). [`JobError`] says what else there is. [`Outbox::run`] is the same for deliveries. Both end when a
-//! [`CancellationToken`] is cancelled, and leave nothing held. To spawn one, make the handler an `async move` closure. Who wants to do it by hand has [`Queue::claim_batch`] and
-//! the [`JobHandle`]'s operations.
+//! [`CancellationToken`] is cancelled, and leave nothing held. To spawn one, make the handler an `async move` closure. Who
+//! wants to do it by hand has [`Queue::claim_batch`] and the [`JobHandle`]'s operations.
 //!
 //! # Errors and outcomes
 //!
@@ -137,16 +137,27 @@
 //! been done, because the commit lost its answer ([`Outcome::Unknown`]: look before you try again). That there is no
 //! job, that a lock is held by another, that an acknowledgement came too late: these are values, not errors.
 //!
+//! An error's text does not repeat that of its source, so print the whole chain, as `anyhow` does with `{:#}`;
+//! [`Error::report`] is all of it on one line. The source of [`Error::Database`] is the engine's error, `sqlite::Error` or
+//! `postgres::Error`, from which the driver's can be had.
+//!
 //! # Features
 //!
-//! `sqlite` (default), `postgres` and `memory`; `tls` is `postgres` with TLS. What is not enabled is not in the binary. The engines' own options, and
-//! all that is theirs alone, are under the modules of the same names; nothing there is needed to use the store.
+//! `sqlite` (default), `postgres` and `memory`; `tls` is `postgres` with TLS. What is not enabled is not in the binary. The
+//! engines' own options, and all that is theirs alone, are under the modules of the same names; nothing there is needed to
+//! use the store.
 
 mod open;
 #[cfg(feature = "sqlite")]
 mod sqlite_url;
 
-pub use esker_coord_api::*;
+#[doc(inline)]
+pub use esker_coord_api::{
+    CancellationToken, Clock, DeadPage, EXPIRED, EnqueueOptions, Error, EventReceiver, FAILED, Inspection,
+    Job, JobError, JobHandle, JobState, LocalName, Lock, MAX_ATTEMPTS, Name, NewEvent, Outbox, Outcome,
+    Payload, Queue, QueueOptions, RECONNECTED, Result, SchedulerOptions, Spec, Store, Stream, StreamEvent,
+    Transaction, Wake, WakeReceiver, WorkOptions, WorkReport,
+};
 #[cfg(feature = "memory")]
 pub use esker_coord_memory as memory;
 #[cfg(feature = "postgres")]
@@ -154,3 +165,22 @@ pub use esker_coord_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use esker_coord_sqlite as sqlite;
 pub use open::open;
+
+/// What [`Store::inspect`] tells, part by part.
+pub mod inspection {
+    #[doc(inline)]
+    pub use esker_coord_api::{
+        ConsumerInspection, LockInspection, QueueInspection, ScheduleInspection, StreamInspection,
+    };
+}
+
+/// For who writes an engine or wraps one: what a store asks of it, and the rules that every engine shares. Nothing here is
+/// needed to use a [`Store`].
+pub mod engine {
+    #[doc(inline)]
+    pub use esker_coord_api::{
+        BoxFuture, CatchUp, Channel, Claim, Claimed, Cursor, Engine, EngineTransaction, Firing, LockAttempt,
+        MOST_REPLAYED, MOST_SETTLED, NewJob, NewSchedule, NextTime, Settlement, Start, WakeHub, backoff,
+        claim_order, has_lapsed, is_claimable, settles, sleep, spent_error,
+    };
+}

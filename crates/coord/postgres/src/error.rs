@@ -7,7 +7,8 @@ use tokio_postgres::error::{Severity, SqlState};
 
 /// Why the database did not do what was asked.
 ///
-/// It can be cloned, because one failed batch answers every caller whose work it carried.
+/// It can be cloned, because one failed batch answers every caller whose work it carried. The text tells all; the driver's
+/// error, which would tell a part of it again, is in the variants and not in the chain of sources.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -35,7 +36,7 @@ pub enum Error {
     },
     /// The server could not be reached, or let nobody in. Nothing was done.
     #[error("connecting to Postgres: {}", told(.0))]
-    Connect(#[source] Arc<tokio_postgres::Error>),
+    Connect(Arc<tokio_postgres::Error>),
     /// Neither a free connection nor an answer came within
     /// [`Options::operation_timeout`](crate::Options::operation_timeout).
     #[error("Postgres did not answer within {after:?}")]
@@ -46,24 +47,22 @@ pub enum Error {
         outcome: Outcome,
     },
     /// A statement failed.
-    #[error("Postgres: {}", told(.source))]
+    #[error("Postgres: {}", told(.cause))]
     Statement {
         /// The driver's error, with the server's own inside.
-        #[source]
-        source: Arc<tokio_postgres::Error>,
+        cause: Arc<tokio_postgres::Error>,
         /// Whether the work may have been done all the same.
         outcome: Outcome,
     },
     /// A statement of a migration failed. Nothing of it was kept.
-    #[error("migrating schema {schema} to version {version}: {}", told(.source))]
+    #[error("migrating schema {schema} to version {version}: {}", told(.cause))]
     Migration {
         /// The schema.
         schema: String,
         /// The version that was not reached.
         version: i32,
         /// The driver's error, with the server's own inside.
-        #[source]
-        source: Arc<tokio_postgres::Error>,
+        cause: Arc<tokio_postgres::Error>,
     },
     /// The server is older than Postgres 14.
     #[error("the server is Postgres {0}; 14 or newer is needed")]
@@ -111,8 +110,10 @@ impl Error {
             Running::Commit if !is_certain(&source) => Outcome::Unknown,
             _ => Outcome::Aborted,
         };
-        let source = Arc::new(source);
-        Self::Statement { source, outcome }
+        Self::Statement {
+            cause: Arc::new(source),
+            outcome,
+        }
     }
 
     pub(crate) fn connect(source: tokio_postgres::Error) -> Self {
@@ -131,8 +132,8 @@ impl Error {
     /// The server's own code (SQLSTATE), where the server answered.
     pub fn code(&self) -> Option<&SqlState> {
         match self {
-            Self::Connect(source) | Self::Statement { source, .. } | Self::Migration { source, .. } => {
-                source.code()
+            Self::Connect(cause) | Self::Statement { cause, .. } | Self::Migration { cause, .. } => {
+                cause.code()
             }
             _ => None,
         }
@@ -140,8 +141,8 @@ impl Error {
 
     /// Whether the connection, not the statement, was at fault.
     pub(crate) fn is_lost_connection(&self) -> bool {
-        matches!(self, Self::Statement { source, .. }
-            if source.as_db_error().is_none_or(|db| db.parsed_severity() != Some(Severity::Error)))
+        matches!(self, Self::Statement { cause, .. }
+            if cause.as_db_error().is_none_or(|db| db.parsed_severity() != Some(Severity::Error)))
     }
 
     /// Whether the server undid the work only because others were in its way (class 40).
@@ -200,5 +201,35 @@ fn told(error: &tokio_postgres::Error) -> String {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn cx_07_no_error_tells_what_its_source_tells() {
+        let driver = || "port=none".parse::<tokio_postgres::Config>().unwrap_err();
+        let errors = [
+            Error::connect(driver()),
+            Error::of(driver(), Running::Commit),
+            Error::Migration {
+                schema: "esker".into(),
+                version: 1,
+                cause: Arc::new(driver()),
+            },
+        ];
+        for error in errors {
+            let text = error.to_string();
+            assert!(text.contains("invalid connection string"), "{text}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                assert!(!text.contains(&cause.to_string()), "{text}: {cause}");
+                source = cause.source();
+            }
+        }
     }
 }

@@ -133,10 +133,10 @@ async fn raise(database: &Database, client: &Client, known: i32) -> Result<i32, 
         client
             .batch_execute(&database.sql(script))
             .await
-            .map_err(|source| Error::Migration {
+            .map_err(|error| Error::Migration {
                 schema: schema.to_owned(),
                 version,
-                source: source.into(),
+                cause: error.into(),
             })?;
     }
     if from < known {

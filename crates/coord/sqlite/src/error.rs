@@ -7,25 +7,25 @@ use rusqlite::{ErrorCode, ffi};
 
 /// Why the database did not do what was asked.
 ///
-/// It can be cloned, because one failed commit answers every caller whose work it carried.
+/// It can be cloned, because one failed commit answers every caller whose work it carried. The text tells all; the causes,
+/// which would tell a part of it again, are in the variants and not in the chain of sources.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A statement failed. What the closure wrote before it is undone when the closure returns an error.
-    #[error("database: {0}")]
-    Sqlite(#[source] Arc<rusqlite::Error>),
+    #[error("SQLite: {0}")]
+    Sqlite(Arc<rusqlite::Error>),
     /// The commit failed, for everybody who shared it.
     #[error("commit: {0}")]
-    Commit(#[source] Arc<rusqlite::Error>),
+    Commit(Arc<rusqlite::Error>),
     /// The log could not be flushed to the disk. What was committed may or may not be there after a power cut, and
     /// nothing more is written: open the store anew when the disk is well.
-    #[error("flushing {path} to the disk: {source}")]
+    #[error("flushing {path} to the disk: {cause}")]
     Flush {
         /// The write-ahead log.
         path: PathBuf,
         /// The system's reason.
-        #[source]
-        source: Arc<io::Error>,
+        cause: Arc<io::Error>,
     },
     /// The disk, or the size that [`Options::max_pages`](crate::Options::max_pages) allows, is full. Nothing was
     /// kept; the store still reads, and writes again once there is room.
@@ -65,17 +65,45 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// The folder of the file is not there. Nothing was made.
+    #[error("the folder {0} does not exist: make it, or name a file in one that does")]
+    NoFolder(PathBuf),
+    /// The path leads to what cannot be a database file, such as a folder.
+    #[error("{path} {is}; {instead}")]
+    NotAFile {
+        /// What the path leads to.
+        path: PathBuf,
+        /// What that is.
+        is: &'static str,
+        /// What would be right.
+        instead: String,
+    },
+    /// The user that runs this may not write the file, or in its folder.
+    #[error(
+        "{0} cannot be written by the user that runs this, who must be able to write both the file of a store and its \
+         folder, where the write-ahead log is kept"
+    )]
+    NotWritable(PathBuf),
+    /// SQLite cannot make or open the file, and the system does not tell why.
+    #[error(
+        "{path} cannot be made or opened; name a file in a folder that can hold one (SQLite says {code})"
+    )]
+    CannotOpen {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's extended code.
+        code: i32,
+    },
     /// The path names no file: in-memory and temporary databases, and `file:` URIs, are not for this handle.
     #[error("{0:?} is not the path of a database file; in-memory databases and URIs are not supported")]
     NotAPath(PathBuf),
     /// The folder or the file could not be looked at, or a thread not started.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     Io {
         /// What was looked at.
         path: PathBuf,
         /// The system's reason.
-        #[source]
-        source: Arc<io::Error>,
+        cause: Arc<io::Error>,
     },
     /// The SQLite library is older than 3.51.3; such versions can corrupt a WAL file (CX-09).
     #[error("SQLite {found} can corrupt the write-ahead log; {needed} or newer is needed")]
@@ -94,7 +122,7 @@ pub enum Error {
         kind: &'static str,
     },
     /// The file exists and is no SQLite database.
-    #[error("{0} is not a SQLite database")]
+    #[error("{0} is not a SQLite database; it was left alone: name another file")]
     NotADatabase(PathBuf),
     /// The file is a SQLite database of another program.
     #[error(
@@ -133,15 +161,14 @@ pub enum Error {
     #[error("the database holds a value that was never written: {0}")]
     Malformed(&'static str),
     /// A migration failed; the file is as it was.
-    #[error("migration of {component} from version {version}: {source}")]
+    #[error("migration of {component} from version {version}: {cause}")]
     Migration {
         /// The component, see [`Schema`](crate::Schema).
         component: &'static str,
         /// The version that the migration starts from.
         version: i64,
         /// Why.
-        #[source]
-        source: Arc<rusqlite::Error>,
+        cause: Arc<rusqlite::Error>,
     },
 }
 
@@ -183,7 +210,7 @@ impl Error {
     pub(crate) fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::Io {
             path: path.into(),
-            source: Arc::new(source),
+            cause: Arc::new(source),
         }
     }
 }
@@ -239,6 +266,8 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::error;
+
     use super::*;
 
     fn sqlite(code: i32) -> rusqlite::Error {
@@ -265,6 +294,41 @@ mod tests {
         );
         assert_eq!(Error::Lost.outcome(), Outcome::Unknown);
         assert_eq!(Error::Closed.outcome(), Outcome::Aborted);
+    }
+
+    #[test]
+    fn cx_07_no_error_tells_what_its_source_tells() {
+        let cause = || Arc::new(sqlite(ffi::SQLITE_CORRUPT));
+        let lost = || Arc::new(io::Error::other("no such disk"));
+        let errors = [
+            Error::Sqlite(cause()),
+            Error::Commit(cause()),
+            Error::Migration {
+                component: "coord",
+                version: 1,
+                cause: cause(),
+            },
+            Error::Flush {
+                path: "a.db-wal".into(),
+                cause: lost(),
+            },
+            Error::Io {
+                path: "a.db".into(),
+                cause: lost(),
+            },
+        ];
+        for error in errors {
+            let text = error.to_string();
+            assert!(
+                text.contains("malformed") || text.contains("no such disk"),
+                "{text}"
+            );
+            let mut source = error::Error::source(&error);
+            while let Some(cause) = source {
+                assert!(!text.contains(&cause.to_string()), "{text}: {cause}");
+                source = cause.source();
+            }
+        }
     }
 
     #[test]

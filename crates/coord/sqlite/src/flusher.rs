@@ -68,7 +68,7 @@ impl Flusher {
                 let mut flush = || {
                     sync().map_err(|error| Error::Flush {
                         path: path.clone(),
-                        source: Arc::new(error),
+                        cause: Arc::new(error),
                     })
                 };
                 while let Some(group) = next_group(&arriving) {

@@ -84,6 +84,7 @@ mod held;
 mod library;
 mod open;
 mod options;
+mod place;
 mod queue;
 mod readers;
 mod schema;

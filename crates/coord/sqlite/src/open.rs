@@ -13,7 +13,7 @@ use std::{
 
 use rusqlite::{Connection, DEFAULT_NAME, ErrorCode, FileControl, OpenFlags, config::DbConfig};
 
-use crate::{Error, Options, Schema, Synchronous, filesystem, library, schema, stats::Counters, wal};
+use crate::{Error, Options, Schema, Synchronous, filesystem, library, place, schema, stats::Counters, wal};
 
 /// Pause between two tries for a lock. Short and the same for every try, so that each process that waits has the same
 /// chance: SQLite's own handler slows down, and starves whoever waited longest.
@@ -76,7 +76,17 @@ pub(crate) fn open_writer(
     counters: &Arc<Counters>,
 ) -> Result<WriterConnection, Error> {
     library::check(rusqlite::version_number())?;
+    place::check(path)?;
     filesystem::check(path)?;
+    prepare(path, options, schemas, counters).map_err(|error| place::explain(path, error))
+}
+
+fn prepare(
+    path: &Path,
+    options: &Options,
+    schemas: &[Schema],
+    counters: &Arc<Counters>,
+) -> Result<WriterConnection, Error> {
     let create = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let mut conn = connect(path, create, options)?;
     let patience = Patience::new(options.busy_timeout);

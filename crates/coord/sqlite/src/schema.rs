@@ -91,11 +91,11 @@ fn raise(tx: &Transaction<'_>, schema: &Schema, from: usize) -> Result<(), Error
     let mut version = i64::try_from(from).unwrap_or(i64::MAX);
     for script in &schema.migrations[from..] {
         tx.execute_batch(script)
-            .map_err(|source| match Error::from(source) {
-                Error::Sqlite(source) => Error::Migration {
+            .map_err(|error| match Error::from(error) {
+                Error::Sqlite(cause) => Error::Migration {
                     component: schema.component,
                     version,
-                    source,
+                    cause,
                 },
                 other => other,
             })?;

@@ -210,6 +210,7 @@ macro_rules! suite {
                 cq_07_the_next_time_is_when_a_claim_will_find_something,
                 cq_07_what_will_never_be_claimed_is_not_waited_for,
                 cq_07_a_held_job_that_expires_first_is_not_waited_for,
+                cq_07_a_claim_that_will_lapse_sooner_wakes_who_waits,
                 cq_09_a_batch_is_stored_whole_and_its_ids_are_in_order,
                 cq_09_concurrent_batches_are_whole,
                 cq_10_what_cannot_be_decoded_is_the_workers_to_fail,

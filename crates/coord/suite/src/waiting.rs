@@ -84,6 +84,20 @@ pub async fn cq_07_a_held_job_that_expires_first_is_not_waited_for(world: World)
     assert_eq!(queue.next_ready_at().await.unwrap(), Some(NOW + 60));
 }
 
+pub async fn cq_07_a_claim_that_will_lapse_sooner_wakes_who_waits(world: World) {
+    let queue = world.queue_with("q", options(60, 3));
+    queue.enqueue("x").await.unwrap();
+    let held = claim(&queue, "w").await;
+    let second = world.second().await;
+    for (store, deadline) in [(world.store(), 30), (&second, 10)] {
+        let waiting = crate::world::queue(store, "q");
+        let mut wakes = waiting.listen().await.unwrap();
+        assert!(held.heartbeat(deadline).await.unwrap());
+        wakes.recv().await.expect("the source lives");
+        assert_eq!(waiting.next_ready_at().await.unwrap(), Some(NOW + deadline + 1));
+    }
+}
+
 pub async fn cq_09_a_batch_is_stored_whole_and_its_ids_are_in_order(world: World) {
     let queue = world.queue("q");
     let before = queue.enqueue("before").await.unwrap();

@@ -25,9 +25,9 @@ use crate::{commands::Context, exit::Exit, open_files};
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --url the relay is this program: it is started on a new store in a temporary folder, with the keys that
---set gives it. Client and relay share the machine. `queue`, `stream` and `wake` measure a coordination store: without
---store a new SQLite file in a temporary folder, else that one, in which what they write stays: give them a store that
+Without --url the relay is this program: it is started on a new store in a temporary folder, with the keys that \
+--set gives it. Client and relay share the machine. `queue`, `stream` and `wake` measure a coordination store: without \
+--store a new SQLite file in a temporary folder, else that one, in which what they write stays: give them a store that \
 holds nothing else. Quote medians of several runs.
 
 Examples:
@@ -36,7 +36,8 @@ Examples:
   esker bench query --corpus corpus.jsonl --out query.json
   esker bench fanout --subscriptions 50000
   esker bench broadcast --connections 10000
-  esker bench ingest --corpus corpus.jsonl --url ws://127.0.0.1:7777   another relay, the same client
+  esker bench ingest --corpus corpus.jsonl --url ws://127.0.0.1:7777
+                                        another relay, the same client
   esker bench queue
   esker bench wake --store postgres://user@host/scratch")]
 pub(crate) struct Bench {
@@ -107,6 +108,6 @@ pub(crate) async fn run(context: Context, args: Bench) -> anyhow::Result<Exit> {
     };
     tokio::select! {
         exit = work => exit,
-        () = interrupt.wait() => Ok(Exit::Interrupted),
+        _ = interrupt.wait() => Ok(Exit::Interrupted),
     }
 }

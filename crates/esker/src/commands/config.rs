@@ -6,7 +6,7 @@ use crate::{commands::Context, config, exit::Exit, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  esker config                       what is in force, as TOML that can be used again
+  esker config                       what is in force, as TOML to use again
   esker config --json                the same for machines
   esker config --reference           every key, with its meaning, as Markdown
   ESKER_LISTEN=0.0.0.0:80 esker config --set relay.name=Home")]

@@ -13,7 +13,7 @@ use crate::{
 /// Arguments of `delete`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What is deleted may be published again: nothing is blocked. A filter without any condition deletes nothing and
+What is deleted may be published again: nothing is blocked. A filter without any condition deletes nothing and \
 is refused. A limit keeps to the newest.
 
 Examples:

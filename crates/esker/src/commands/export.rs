@@ -21,12 +21,12 @@ use crate::{
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The lines are the events' canonical JSON, newest first. Ctrl-C ends the file at a whole line. With --json a
+The lines are the events' canonical JSON, newest first. Ctrl-C ends the file at a whole line. With --json a \
 report goes to standard error.
 
 Examples:
-  esker export                                       everything, to standard output
-  esker export backup.jsonl.zst                      compressed by extension: .gz or .zst
+  esker export                      everything, to standard output
+  esker export backup.jsonl.zst     compressed by extension: .gz or .zst
   esker export --filter '{\"kinds\":[0,3]}' people.jsonl
   esker export | esker import --store sqlite:copy.db -")]
 pub(crate) struct Export {

@@ -19,15 +19,16 @@ use report::Report;
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Reads what strfry, nostr-rs-relay and `esker export` write: one event a line. A line that is no valid event is
-reported and left out; the others go on. Nothing is kept that the rules refuse: a replaced version, a deleted or
+Reads what strfry, nostr-rs-relay and `esker export` write: one event a line. A line that is no valid event is \
+reported and left out; the others go on. Nothing is kept that the rules refuse: a replaced version, a deleted or \
 expired event. Ctrl-C stops after what was read so far is committed. Exit code 3: some lines were not valid.
 
 Examples:
   esker import backup.jsonl.zst
   strfry export | esker import -
   esker import --rejects rejects.jsonl a.jsonl b.jsonl.gz
-  esker import --no-verify trusted.jsonl             twice as fast, for lines a relay checked before")]
+  esker import --no-verify trusted.jsonl      twice as fast, for lines that a
+                                              relay has checked before")]
 pub(crate) struct Import {
     /// Files of JSON lines, .gz and .zst too; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
@@ -107,7 +108,7 @@ async fn commit(
                 batch.commit(store, report).await?;
                 tokio::select! {
                     item = items.recv() => item,
-                    () = context.interrupt.wait() => continue,
+                    _ = context.interrupt.wait() => continue,
                 }
             }
         };

@@ -1,6 +1,8 @@
-//! `esker lock`: who holds what, and a way to take it from a holder that is gone.
+//! `esker lock`: who holds what, a command that runs under a lock, and a way to take it from a holder that is gone.
 
-use esker_coord::{LockInspection, Store};
+mod run;
+
+use esker_coord::{Store, inspection::LockInspection};
 use serde_json::json;
 
 use crate::{
@@ -10,11 +12,13 @@ use crate::{
 /// Arguments of `lock`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A released lock can be taken at once; its holder, should it still be there, learns it when it renews. What holders
+A released lock can be taken at once; its holder, should it still be there, learns it when it renews. What holders \
 write under the lock's fence stays safe.
 
 Examples:
   esker lock list
+  esker lock run nightly-report -- ./report.sh       or not at all
+  esker lock run deploy --wait=600 -- make deploy
   esker lock release nightly-report")]
 pub(crate) struct LockArgs {
     #[command(subcommand)]
@@ -25,6 +29,8 @@ pub(crate) struct LockArgs {
 enum Command {
     /// List the locks that are held
     List,
+    /// Run a command while holding a lock
+    Run(run::Run),
     /// Take a lock from its holder
     Release {
         /// The lock
@@ -34,10 +40,19 @@ enum Command {
 
 /// Runs the command.
 pub(crate) async fn run(context: Context, args: LockArgs) -> anyhow::Result<Exit> {
-    let store = coordination::open(&context.config, Missing::Refuse).await?;
-    let exit = context
-        .unless_interrupted(act(&store, args.command, context.json))
-        .await;
+    let missing = match args.command {
+        Command::Run(_) => Missing::Create,
+        _ => Missing::Refuse,
+    };
+    let store = coordination::open(&context.config, missing).await?;
+    let exit = match args.command {
+        Command::Run(args) => run::run(&context, &store, args).await.map(Some),
+        command => {
+            context
+                .unless_interrupted(act(&store, command, context.json))
+                .await
+        }
+    };
     store.close().await;
     Ok(exit?.unwrap_or(Exit::Interrupted))
 }
@@ -45,6 +60,7 @@ pub(crate) async fn run(context: Context, args: LockArgs) -> anyhow::Result<Exit
 async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit> {
     let locks = store.inspect().await?.locks;
     match command {
+        Command::Run(_) => unreachable!("it is run by `run::run`"),
         Command::List => list(&locks, json)?,
         Command::Release { name } => {
             let held = locks.into_iter().find(|lock| lock.name == name);

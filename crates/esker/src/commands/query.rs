@@ -17,7 +17,8 @@ Prints canonical JSON, one event a line, newest first; several filters are alter
 
 Examples:
   esker query '{\"kinds\":[1],\"limit\":10}'
-  esker query '{\"authors\":[\"<64 hex digits>\"],\"since\":1700000000}' '{\"#t\":[\"nostr\"]}'
+  esker query '{\"authors\":[\"<64 hex digits>\"],\"since\":1700000000}'
+  esker query '{\"kinds\":[1]}' '{\"#t\":[\"nostr\"]}'    either of the two
   esker query '{\"kinds\":[0]}' | jq -r .content")]
 pub(crate) struct QueryArgs {
     /// Filters as a REQ has them

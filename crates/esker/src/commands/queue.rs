@@ -1,6 +1,6 @@
 //! `esker queue`: jobs in, and a look at those that wait, run and died.
 
-use esker_coord::{DeadPage, EnqueueOptions, Job, JobState, Queue, QueueInspection, Store};
+use esker_coord::{DeadPage, EnqueueOptions, Job, JobState, Queue, Store, inspection::QueueInspection};
 use serde_json::{Value, json};
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     coordination,
     exit::Exit,
     output,
-    payloads::{self, Payloads},
+    payloads::{self, Payloads, printable},
     store::Missing,
     table,
 };
@@ -16,7 +16,7 @@ use crate::{
 /// Arguments of `queue`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Queues are in the store that --store names, a SQLite file or a PostgreSQL database. An outbox is the queue whose
+Queues are in the store that --store names, a SQLite file or a PostgreSQL database. An outbox is the queue whose \
 name `queue list` shows.
 
 Examples:
@@ -24,8 +24,9 @@ Examples:
   esker queue enqueue mails '{\"to\":\"ada@example.com\"}' --delay 60
   jq -c '.[]' jobs.json | esker queue enqueue mails --lines
   esker queue dead mails
-  esker queue redrive mails --all
-  esker queue list --store postgres://app@db/app --json | jq '.[] | select(.dead > 0)'")]
+  esker queue show mails 42
+  esker queue redrive mails 42                       or --all
+  esker queue list --store postgres://app@db/app --json | jq '.[].dead'")]
 pub(crate) struct QueueArgs {
     #[command(subcommand)]
     command: Command,
@@ -75,6 +76,7 @@ struct Some {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "esker queue enqueue [OPTIONS] <QUEUE> <PAYLOAD|--lines>")]
 struct Enqueue {
     /// The queue
     queue: String,
@@ -117,11 +119,19 @@ struct Dead {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "esker queue redrive [OPTIONS] <QUEUE> <ID...|--all>")]
 struct Redrive {
     /// The queue
     queue: String,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Which {
     /// The jobs' ids
-    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "ID")]
     ids: Vec<i64>,
     /// All dead jobs of the queue
     #[arg(long)]
@@ -159,37 +169,62 @@ async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit
     match command {
         Command::List => list(&store.inspect().await?.queues, json)?,
         Command::Enqueue(args) => enqueue(&queue(&args.queue)?, args.payloads, args.options.into()).await?,
-        Command::Show(args) => {
-            let job = queue(&args.queue)?.get_job(args.id).await?;
-            let job = job.ok_or_else(|| anyhow::anyhow!("no job {} in `{}`", args.id, args.queue))?;
-            show(&job, json)?;
-        }
+        Command::Show(args) => match queue(&args.queue)?.get_job(args.id).await? {
+            Some(job) => show(&job, json)?,
+            None => {
+                there_is(store, &args.queue).await?;
+                anyhow::bail!("no job {} in `{}`", args.id, printable(&args.queue));
+            }
+        },
         Command::Dead(args) => {
             let page = DeadPage {
                 after: args.after,
                 limit: args.limit,
             };
-            dead(&queue(&args.queue)?.dead_jobs(page).await?, json)?;
+            let jobs = queue(&args.queue)?.dead_jobs(page).await?;
+            if jobs.is_empty() {
+                there_is(store, &args.queue).await?;
+            }
+            dead(&jobs, json)?;
         }
-        Command::Redrive(args) if args.all => {
-            report("redriven", queue(&args.queue)?.redrive_all().await?, json)?;
+        Command::Redrive(args) if args.which.all => {
+            let redriven = queue(&args.queue)?.redrive_all().await?;
+            whole(store, &args.queue, "redriven", redriven, json).await?;
         }
         Command::Redrive(args) => {
-            let queue = queue(&args.queue)?;
-            each("redriven", "no dead job", &queue, &args.ids, json, async |id| {
-                queue.redrive(id).await
-            })
+            let of = queue(&args.queue)?;
+            let redriven = absent(&args.which.ids, async |id| of.redrive(id).await).await?;
+            each(
+                store,
+                &args.queue,
+                ("redriven", "dead"),
+                &args.which.ids,
+                redriven,
+                json,
+            )
             .await?;
         }
-        Command::Purge(args) => report("deleted", queue(&args.queue)?.purge_dead().await?, json)?,
+        Command::Purge(args) => {
+            let deleted = queue(&args.queue)?.purge_dead().await?;
+            whole(store, &args.queue, "deleted", deleted, json).await?;
+        }
         Command::Cancel(args) => {
-            let queue = queue(&args.queue)?;
-            each("cancelled", "no live job", &queue, &args.ids, json, async |id| {
-                queue.cancel(id).await
-            })
+            let of = queue(&args.queue)?;
+            let cancelled = absent(&args.ids, async |id| of.cancel(id).await).await?;
+            each(
+                store,
+                &args.queue,
+                ("cancelled", "live"),
+                &args.ids,
+                cancelled,
+                json,
+            )
             .await?;
         }
-        Command::Sweep(args) => report("moved", queue(&args.queue)?.sweep_expired().await?, json)?,
+        Command::Sweep(args) => {
+            let moved = queue(&args.queue)?.sweep_expired().await?;
+            whole(store, &args.queue, "moved", moved, json).await?;
+        }
     }
     Ok(Exit::Done)
 }
@@ -205,27 +240,51 @@ async fn enqueue(queue: &Queue, payloads: Payloads, options: EnqueueOptions) -> 
     Ok(())
 }
 
-/// Does something to each job, tells to how many, and fails for those that are not there.
-async fn each(
-    done: &str,
-    missing: &str,
-    queue: &Queue,
+/// Fails if there is no such queue. It is asked where nothing was found, so that a mistyped name does not pass for a queue
+/// in which there is nothing.
+async fn there_is(store: &Store, queue: &str) -> anyhow::Result<()> {
+    let queues = store.inspect().await?.queues;
+    coordination::find("queue", queue, queues, |queue| &queue.name)?;
+    Ok(())
+}
+
+/// Tells to how many jobs of a queue something was done.
+async fn whole(store: &Store, queue: &str, done: &str, count: u64, json: bool) -> anyhow::Result<()> {
+    if count == 0 {
+        there_is(store, queue).await?;
+    }
+    report(done, count, json)
+}
+
+/// Does something to each job, and gives those that are not there.
+async fn absent(
     ids: &[i64],
-    json: bool,
     act: impl AsyncFn(i64) -> esker_coord::Result<bool>,
-) -> anyhow::Result<()> {
+) -> esker_coord::Result<Vec<String>> {
     let mut absent = Vec::new();
     for &id in ids {
         if !act(id).await? {
             absent.push(id.to_string());
         }
     }
-    report(done, (ids.len() - absent.len()) as u64, json)?;
+    Ok(absent)
+}
+
+/// Tells to how many of the jobs something was done, and fails for those that are not there.
+async fn each(
+    store: &Store,
+    queue: &str,
+    (done, state): (&str, &str),
+    ids: &[i64],
+    absent: Vec<String>,
+    json: bool,
+) -> anyhow::Result<()> {
+    whole(store, queue, done, (ids.len() - absent.len()) as u64, json).await?;
     anyhow::ensure!(
         absent.is_empty(),
-        "{missing} {} in `{}`",
+        "no {state} job {} in `{}`",
         absent.join(", "),
-        queue.name()
+        printable(queue)
     );
     Ok(())
 }
@@ -247,7 +306,7 @@ fn list(queues: &[QueueInspection], json: bool) -> anyhow::Result<()> {
     let mut rows = table::new(["queue", "ready", "scheduled", "running", "dead", "oldest ready"]);
     for queue in queues {
         rows.add_row([
-            payloads::printable(&queue.name),
+            printable(&queue.name),
             table::number(queue.ready),
             table::number(queue.scheduled),
             table::number(queue.running),
@@ -274,7 +333,7 @@ fn dead(jobs: &[Job], json: bool) -> anyhow::Result<()> {
             job.id.to_string(),
             job.died_at.map_or_else(String::new, table::time),
             format!("{}/{}", job.attempts, job.stamps.max_attempts),
-            payloads::printable(job.last_error.as_deref().unwrap_or("")),
+            printable(job.last_error.as_deref().unwrap_or("")),
         ]);
     }
     output::line(rows.trim_fmt())?;
@@ -309,7 +368,7 @@ fn show(job: &Job, json: bool) -> anyhow::Result<()> {
     ];
     for (name, value) in lines {
         if let Some(value) = value {
-            output::line(format_args!("{name:<14}{}", payloads::printable(&value)))?;
+            output::line(format_args!("{name:<14}{}", printable(&value)))?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `esker schedule`: what is enqueued every so often, and a runner for it.
 
-use esker_coord::{CancellationToken, Error, ScheduleInspection, SchedulerOptions, Store};
+use esker_coord::{CancellationToken, Error, SchedulerOptions, Store, inspection::ScheduleInspection};
 use serde_json::json;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 /// Arguments of `schedule`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Nothing is enqueued without a runner: `esker schedule run`, or one in a program of yours. Any number may run, one
+Nothing is enqueued without a runner: `esker schedule run`, or one in a program of yours. Any number may run, one \
 leads. After downtime the newest 64 boundaries of each schedule are made up for.
 
 Examples:
@@ -94,7 +94,11 @@ async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit
             tell("scheduled", &args.name, json)?;
         }
         Command::Remove { name } => {
-            anyhow::ensure!(store.unschedule(&name).await?, "no schedule `{name}`");
+            if !store.unschedule(&name).await? {
+                let schedules = store.inspect().await?.schedules;
+                coordination::find("schedule", &name, schedules, |schedule| &schedule.name)?;
+                anyhow::bail!("the schedule `{}` was added just now", printable(&name));
+            }
             tell("removed", &name, json)?;
         }
         Command::Run { .. } => unreachable!("it is run by `lead`"),

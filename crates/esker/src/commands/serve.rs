@@ -17,13 +17,13 @@ use crate::{
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Once it is ready it prints one line with its address; logs go to standard error.
-SIGTERM and Ctrl-C drain: no new connections, what was taken is answered, at most ten seconds;
-a second one ends it at once. SIGHUP reloads nothing. Several processes may listen on one address
+Once it is ready it prints one line with its address; logs go to standard error. \
+SIGTERM and Ctrl-C drain: no new connections, what was taken is answered, at most ten seconds; \
+a second one ends it at once. SIGHUP reloads nothing. Several processes may listen on one address \
 and share its connections; it warns when it is not the first.
 
 Examples:
-  esker serve                                        ./esker.db, ws://127.0.0.1:7447
+  esker serve                              ./esker.db, ws://127.0.0.1:7447
   esker serve --store /var/lib/esker/esker.db --listen 0.0.0.0:7447
   esker serve --name 'My relay' --url wss://relay.example.com
   esker serve --set limits.connections=50000 --set log.format=json")]

@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use esker_coord::{NewEvent, Store, StreamEvent, StreamInspection};
+use esker_coord::{NewEvent, Store, StreamEvent, inspection::StreamInspection};
 use serde_json::json;
 
 use crate::{
     commands::Context,
-    coordination::{self, outlast},
+    coordination::{self, Absent, outlast},
     exit::Exit,
     output,
     payloads::{self, Payloads},
@@ -27,8 +27,9 @@ Examples:
   esker stream list
   esker stream publish orders '{\"item\":\"tea\"}' --key customer-7
   esker stream read orders --after 1000 --limit 10
-  esker stream tail orders --consumer billing        from what it has saved, which stays as it is
-  esker stream trim orders 5000                      deletes up to offset 5000")]
+  esker stream tail orders --consumer billing   from what it has saved, and
+                                                saves nothing
+  esker stream trim orders 5000                 deletes up to offset 5000")]
 pub(crate) struct StreamArgs {
     #[command(subcommand)]
     command: Command,
@@ -57,6 +58,7 @@ struct Name {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "esker stream publish [OPTIONS] <STREAM> <PAYLOAD|--lines>")]
 struct Publish {
     /// The stream
     stream: String,
@@ -133,18 +135,29 @@ async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit
                 None => args.after,
             };
             let mut left = args.limit;
+            let mut found = false;
             while left > 0 {
                 let events = stream.read_since(after, left.min(PAGE)).await?;
                 let Some(last) = events.last() else { break };
+                found = true;
                 (after, left) = (last.offset, left - i64::try_from(events.len())?);
                 if !print(&events, json)? {
                     break;
                 }
             }
+            if !found {
+                find(store, &args.stream).await?;
+            }
         }
-        Command::Tail(args) => tail(store, args, json).await?,
+        Command::Tail(args) => tokio::select! {
+            ended = tail(store, args, json) => ended?,
+            () = output::closed() => {}
+        },
         Command::Trim(args) => {
             let deleted = store.stream(&args.stream)?.trim_to(args.horizon).await?;
+            if deleted == 0 {
+                find(store, &args.stream).await?;
+            }
             if json {
                 output::line(json!({ "deleted": deleted }))?;
             } else {
@@ -153,7 +166,7 @@ async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit
         }
         Command::Offsets(args) => {
             store.stream(&args.stream)?;
-            offsets(find(store, &args.stream).await?.as_ref(), json)?;
+            offsets(&find(store, &args.stream).await?, json)?;
         }
     }
     Ok(Exit::Done)
@@ -177,10 +190,18 @@ async fn tail(store: &Store, args: Tail, json: bool) -> anyhow::Result<()> {
     let stream = store.stream(&args.stream)?;
     // Before the first read, so that no event falls between them.
     let mut wakes = stream.listen().await?;
+    let last = match find(store, &args.stream).await {
+        Ok(found) => found.last,
+        Err(absent) if absent.is::<Absent>() => {
+            eprintln!("{absent}\nwaiting for its first event");
+            0
+        }
+        Err(error) => return Err(error),
+    };
     let mut after = match (args.after, &args.consumer) {
         (Some(offset), _) => offset,
         (None, Some(consumer)) => stream.get_offset(consumer).await?,
-        (None, None) => find(store, &args.stream).await?.map_or(0, |stream| stream.last),
+        (None, None) => last,
     };
     loop {
         let events = match stream.read_since(after, PAGE).await {
@@ -204,9 +225,12 @@ async fn tail(store: &Store, args: Tail, json: bool) -> anyhow::Result<()> {
     }
 }
 
-async fn find(store: &Store, name: &str) -> anyhow::Result<Option<StreamInspection>> {
+/// The stream as it is; the error is [`Absent`] when nothing was ever published to it.
+async fn find(store: &Store, name: &str) -> anyhow::Result<StreamInspection> {
     let streams = store.inspect().await?.streams;
-    Ok(streams.into_iter().find(|stream| stream.name == name))
+    Ok(coordination::find("stream", name, streams, |stream| {
+        &stream.name
+    })?)
 }
 
 /// Prints events, and tells whether somebody reads on.
@@ -260,8 +284,8 @@ fn list(streams: &[StreamInspection], json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn offsets(stream: Option<&StreamInspection>, json: bool) -> anyhow::Result<()> {
-    let consumers = stream.map_or(&[][..], |stream| &stream.consumers);
+fn offsets(stream: &StreamInspection, json: bool) -> anyhow::Result<()> {
+    let consumers = &stream.consumers;
     if json {
         output::line(format_args!("{:#}", serde_json::to_value(consumers)?))?;
         return Ok(());

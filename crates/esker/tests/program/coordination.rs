@@ -2,28 +2,10 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 
-use esker_coord::{Store, sqlite::SqliteStore};
-
 use crate::{
     postgres::Database,
-    support::{Folder, Relay, Running, note},
+    support::{Folder, Relay, Running, note, with_store},
 };
-
-/// The store of the folder, as another program has it.
-fn store(folder: &Folder) -> Store {
-    Store::new(SqliteStore::open(&folder.path("esker.db"), esker_coord::sqlite::Settings::default()).unwrap())
-}
-
-/// Runs what another program does with the store, and closes it.
-fn with_store<T>(folder: &Folder, work: impl AsyncFnOnce(&Store) -> T) -> T {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let store = store(folder);
-        let value = work(&store).await;
-        store.close().await;
-        value
-    })
-}
 
 #[test]
 fn jobs_go_in_are_shown_and_are_cancelled() {
@@ -238,41 +220,105 @@ fn a_tail_ends_when_nobody_reads_it() {
         .read_line(&mut line)
         .unwrap();
     assert!(line.starts_with("1\t"));
-    folder.ok(&["stream", "publish", "s", "2"]);
+    // Without another event.
     assert_eq!(running.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn a_lock_is_shown_and_taken_from_its_holder() {
+fn a_name_that_is_not_in_the_store_is_told_and_one_in_which_there_is_nothing_is_not() {
     let folder = Folder::new();
-    with_store(&folder, async |store| {
-        store.try_lock("report", "host-1", 1000).await.unwrap().unwrap();
-    });
-    let locks = folder.json(&["lock", "list"]);
-    assert_eq!(
-        (&locks[0]["name"], &locks[0]["owner"], &locks[0]["fence"]),
-        (&"report".into(), &"host-1".into(), &1.into())
-    );
-    assert!(folder.ok(&["lock", "list"]).contains("host-1"));
-    assert_eq!(
-        folder.ok(&["lock", "release", "report"]),
-        "released report, which host-1 held\n"
-    );
-    assert_eq!(folder.json(&["lock", "list"]), serde_json::json!([]));
-    let again = folder.run(&["lock", "release", "report"]);
-    assert!(
-        again.code == Some(1) && again.stderr.contains("nobody holds `report`"),
-        "{again:?}"
-    );
-    let next = with_store(&folder, async |store| {
-        store
-            .try_lock("report", "host-2", 10)
-            .await
-            .unwrap()
-            .unwrap()
-            .fence()
-    });
-    assert_eq!(next, 2);
+    let id = folder.ok(&["queue", "enqueue", "mails", "x"]);
+    folder.ok(&["queue", "cancel", "mails", id.trim()]);
+    folder.ok(&["stream", "publish", "orders", "x"]);
+    folder.ok(&["stream", "trim", "orders", "1"]);
+    folder.ok(&["schedule", "add", "nightly", "@every 1d", "reports", "x"]);
+    for (args, told) in [
+        (
+            &["queue", "show", "mial", "1"][..],
+            "no queue `mial` in the store",
+        ),
+        (&["queue", "dead", "mial"], "did you mean `mails`?"),
+        (&["queue", "dead", "mial", "--json"], "did you mean `mails`?"),
+        (&["queue", "redrive", "mial", "1"], "did you mean `mails`?"),
+        (&["queue", "redrive", "mial", "--all"], "did you mean `mails`?"),
+        (&["queue", "purge", "mial"], "did you mean `mails`?"),
+        (&["queue", "cancel", "mial", "1"], "did you mean `mails`?"),
+        (&["queue", "sweep", "somewhere else"], "there is `mails`"),
+        (
+            &["stream", "read", "order"],
+            "no stream `order` in the store; did you mean `orders`?",
+        ),
+        (
+            &["stream", "read", "order", "--consumer", "c"],
+            "did you mean `orders`?",
+        ),
+        (&["stream", "trim", "order", "1"], "did you mean `orders`?"),
+        (&["stream", "offsets", "order"], "did you mean `orders`?"),
+        (
+            &["schedule", "remove", "nigthly"],
+            "no schedule `nigthly` in the store; did you mean `nightly`?",
+        ),
+    ] {
+        let done = folder.run(args);
+        assert!(
+            done.code == Some(1) && done.stdout.is_empty() && done.stderr.contains(told),
+            "{args:?}: {done:?}"
+        );
+    }
+    for args in [
+        &["queue", "dead", "mails"][..],
+        &["queue", "redrive", "mails", "--all"],
+        &["queue", "purge", "mails"],
+        &["queue", "sweep", "mails"],
+        &["stream", "read", "orders"],
+        &["stream", "trim", "orders", "1"],
+        &["stream", "offsets", "orders"],
+    ] {
+        folder.ok(args);
+    }
+}
+
+#[test]
+fn a_tail_of_a_stream_that_is_not_there_says_so_and_waits_for_it() {
+    let folder = Folder::new();
+    folder.ok(&["stream", "publish", "orders", "x"]);
+    let mut running = Running::start(&folder, &["stream", "tail", "ordres"]);
+    let mut told = String::new();
+    let mut stderr = BufReader::new(running.0.stderr.take().unwrap());
+    stderr.read_line(&mut told).unwrap();
+    assert_eq!(told, "no stream `ordres` in the store; did you mean `orders`?\n");
+    folder.ok(&["stream", "publish", "ordres", "first"]);
+    let mut line = String::new();
+    let mut stdout = BufReader::new(running.0.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("1\t") && line.ends_with("first\n"), "{line}");
+    assert_eq!(running.stop(), Some(130));
+}
+
+#[test]
+fn what_cannot_be_a_store_is_told_in_words() {
+    let folder = Folder::new();
+    folder.write("notes", "these are notes, and no database at all\n".repeat(9));
+    std::fs::create_dir(folder.path("data")).unwrap();
+    for (store, told) in [
+        ("data", "data is a folder; name a file"),
+        ("notes", "notes is not a SQLite database; it was left alone"),
+        ("none/a.db", "none does not exist: make it"),
+        ("notes/a.db", "notes is not a folder"),
+        ("/dev/null", "/dev/null is not a regular file"),
+        ("/proc/a.db", "/proc/a.db cannot be made or opened"),
+    ] {
+        for command in [
+            &["serve", "--listen", "127.0.0.1:0"][..],
+            &["queue", "enqueue", "q", "x"],
+        ] {
+            let done = folder.run(&[command, &["--store", store]].concat());
+            assert!(
+                done.code == Some(1) && done.stderr.contains(told) && !done.stderr.contains("rror code"),
+                "{store}: {done:?}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -344,7 +390,9 @@ fn mistakes_are_told_before_anything_is_done() {
             &["queue", "enqueue", "q", "x", "--attempts", "0"],
             "max_attempts is invalid",
         ),
-        (&["queue", "redrive", "q"], "<ID>"),
+        (&["queue", "redrive", "q"], "<ID|--all>"),
+        (&["queue", "redrive", "q", "1", "--all"], "cannot be used with"),
+        (&["stream", "publish", "s"], "<PAYLOAD|--lines>"),
         (&["stream", "offsets", ""], "must not be blank"),
         (
             &["schedule", "add", "s", "* * * * *", "q", "x"],

@@ -6,6 +6,7 @@ mod bench;
 mod configuration;
 mod coordination;
 mod crash;
+mod locking;
 mod nostr_tools;
 mod outages;
 mod postgres;

@@ -6,6 +6,7 @@ use std::{
     process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
 };
 
+use esker_coord::{Store, sqlite::SqliteStore};
 use esker_nostr::{Event, Keys};
 use futures_util::{SinkExt as _, StreamExt as _};
 use rustix::process::{Pid, Signal, kill_process};
@@ -93,6 +94,22 @@ impl From<Output> for Done {
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
+}
+
+/// The store of the folder, as another program has it.
+fn store(folder: &Folder) -> Store {
+    Store::new(SqliteStore::open(&folder.path("esker.db"), esker_coord::sqlite::Settings::default()).unwrap())
+}
+
+/// Runs what another program does with the store, and closes it.
+pub(crate) fn with_store<T>(folder: &Folder, work: impl AsyncFnOnce(&Store) -> T) -> T {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = store(folder);
+        let value = work(&store).await;
+        store.close().await;
+        value
+    })
 }
 
 /// Sends a signal to a process.

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt::Display};
 
-use crate::Error;
+use crate::{Error, error::with_sources};
 
 /// Why a handler did not do its job, and what becomes of the job.
 ///
@@ -65,22 +65,8 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
             Some(Error::Codec(_)) => Fate::Fail,
             _ => Fate::Retry(None),
         };
-        Self::new(with_causes(&*error), fate)
+        Self::new(with_sources(&*error), fate)
     }
-}
-
-/// The error's text with those of its causes, each once: many an error's text holds that of its cause.
-fn with_causes(error: &(dyn StdError + Send + Sync)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let told = error.to_string();
-        if !text.contains(&told) {
-            text = format!("{text}: {told}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -103,7 +89,10 @@ mod tests {
         );
         assert_eq!(JobError::from("down").text.as_deref(), Some("down"));
         let told = Error::database("gone", crate::Outcome::Unknown);
-        assert_eq!(JobError::from(told).text.as_deref(), Some("gone"));
+        assert_eq!(
+            JobError::from(told).text.as_deref(),
+            Some("the database failed, and the work may have been done: gone")
+        );
     }
 
     #[test]

@@ -105,7 +105,7 @@ async fn keep(handle: &JobHandle, lease: &mut Lease, heartbeats: u32) {
                 wait = interval;
             }
             Err(error @ Error::Database { .. }) if lease.may_hold() => {
-                tracing::warn!(queue = %job.queue, job = job.id, %error, "a heartbeat failed; it is tried again");
+                tracing::warn!(queue = %job.queue, job = job.id, error = error.report(), "a heartbeat failed; it is tried again");
                 wait = pause.next().min(interval);
             }
             lost => {
@@ -137,7 +137,7 @@ async fn settle(
             return Err(error);
         }
         unknown |= error.outcome() == Outcome::Unknown;
-        tracing::warn!(queue = %job.queue, job = job.id, %error, "the end of a job could not be stored; it is tried again");
+        tracing::warn!(queue = %job.queue, job = job.id, error = error.report(), "the end of a job could not be stored; it is tried again");
         over.run_until_cancelled(pause.take()).await;
     }
 }

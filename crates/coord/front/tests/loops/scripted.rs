@@ -7,9 +7,12 @@ use std::{
 };
 
 use esker_coord::{
-    BoxFuture, CancellationToken, Channel, Claim, Claimed, Cursor, DeadPage, Engine, EngineTransaction,
-    Error, Firing, Inspection, Job, LocalName, LockAttempt, Name, NewEvent, NewJob, NewSchedule, NextTime,
-    Outcome, Payload, Result, StreamEvent, WakeReceiver,
+    CancellationToken, DeadPage, Error, Inspection, Job, LocalName, Name, NewEvent, Outcome, Payload, Result,
+    StreamEvent, WakeReceiver,
+    engine::{
+        BoxFuture, Channel, Claim, Claimed, Cursor, Engine, EngineTransaction, Firing, LockAttempt, NewJob,
+        NewSchedule, NextTime,
+    },
 };
 use tokio::sync::watch;
 

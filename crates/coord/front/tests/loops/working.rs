@@ -133,7 +133,11 @@ fn cq_03_the_handler_says_what_becomes_of_its_job() {
             assert_eq!(job.attempts, 1);
         }
         let undecodable = job_in(&queue, ids[5], JobState::Dead).await;
-        assert!(undecodable.last_error.unwrap().starts_with("payload: "));
+        let told = undecodable.last_error.unwrap();
+        assert!(
+            told.starts_with("the payload cannot be encoded or decoded: "),
+            "{told}"
+        );
         let expected = WorkReport {
             claimed: 7,
             acked: 1,

@@ -254,7 +254,7 @@ async fn cs_01_what_cannot_be_published_does_not_fail_what_shares_its_commit() {
         ),
         "{refused:?}"
     );
-    assert!(refused.to_string().contains("22003"), "{refused}");
+    assert!(refused.report().contains("22003"), "{refused}");
     assert_eq!(published.unwrap(), 1);
     for waited in waiting {
         waited.await.unwrap().unwrap();

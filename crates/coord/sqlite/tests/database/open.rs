@@ -159,7 +159,7 @@ fn cx_09_what_names_no_file_is_refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing").join("a.db");
-    assert!(matches!(open(&missing, &[]), Err(Error::Io { .. })));
+    assert!(matches!(open(&missing, &[]), Err(Error::NoFolder(_))));
     assert!(open(folder.path(), &[]).is_err());
 }
 

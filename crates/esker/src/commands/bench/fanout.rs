@@ -19,7 +19,7 @@ use crate::{commands::Context, exit::Exit, progress, table};
 /// Arguments of `bench fanout`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Besides the time from publishing to the subscriber, it tells what a connection and a subscription cost the relay in
+Besides the time from publishing to the subscriber, it tells what a connection and a subscription cost the relay in \
 memory, where the relay is this program.")]
 pub(super) struct FanoutArgs {
     #[command(flatten)]

@@ -25,7 +25,7 @@ use crate::{commands::Context, exit::Exit, progress, table};
 /// Arguments of `bench query`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The questions are made from the corpus. A relay of a --url must hold it already: `bench ingest` first. A --store
+The questions are made from the corpus. A relay of a --url must hold it already: `bench ingest` first. A --store \
 that is named must hold it, too; else the corpus is loaded into a new one.")]
 pub(super) struct QueryArgs {
     #[command(flatten)]

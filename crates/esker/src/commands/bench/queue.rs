@@ -14,7 +14,7 @@ use crate::{commands::Context, exit::Exit, table};
 /// Arguments of `bench queue`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A rate of claims is of jobs claimed and acknowledged. Claims among many jobs are of one job each, and timed alone: on a
+A rate of claims is of jobs claimed and acknowledged. Claims among many jobs are of one job each, and timed alone: on a \
 store that waits for the disk, a claim does so too; `--set sqlite.durability=normal` shows the rest.")]
 pub(super) struct QueueArgs {
     #[command(flatten)]

@@ -21,7 +21,7 @@ use crate::{commands::Context, exit::Exit, table};
 /// Arguments of `bench stream`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The time to a subscriber is from the call of publish to the event at a subscriber in the same process, one event after
+The time to a subscriber is from the call of publish to the event at a subscriber in the same process, one event after \
 the other.")]
 pub(super) struct StreamArgs {
     #[command(flatten)]

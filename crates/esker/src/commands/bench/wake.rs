@@ -21,7 +21,7 @@ use crate::{commands::Context, exit::Exit, progress, table};
 /// Arguments of `bench wake`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The time is from the call of notify to the wake in another process, one notification after the other with pauses between
+The time is from the call of notify to the wake in another process, one notification after the other with pauses between \
 them. The idle process is one that has the listeners and nothing to do.")]
 pub(super) struct WakeArgs {
     /// Notifications
