@@ -120,7 +120,14 @@ fn build(root: &Path) -> Result<()> {
         // In the workspace, so that SQLite is compiled for all as it is for Esker: see `.cargo/config.toml`.
         let status = Command::new("cargo")
             .current_dir(root)
-            .args(["build", "--release", "--locked", "--quiet", "--manifest-path"])
+            .args([
+                "build",
+                "--workspace",
+                "--release",
+                "--locked",
+                "--quiet",
+                "--manifest-path",
+            ])
             .arg(root.join(manifest))
             .arg("--target-dir")
             .arg(root.join(target))

@@ -28,8 +28,9 @@ impl Lock {
         self.fence
     }
 
-    /// A full new window of `ttl` seconds; `false` when the lock is lost, which a renewal never undoes (CL-02). A ttl
-    /// that is not positive is refused.
+    /// A full new window of `ttl` seconds; `false` when the lock is lost, which a renewal never undoes (CL-02). Times are
+    /// whole seconds, so that of a ttl as much as the first second may be over at once. A ttl that is not positive is
+    /// refused.
     pub async fn renew(&self, ttl: i64) -> Result<bool> {
         positive("ttl", ttl)?;
         self.engine.renew_lock(self.name.clone(), self.fence, ttl).await

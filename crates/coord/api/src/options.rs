@@ -134,6 +134,14 @@ pub(crate) fn positive(option: &'static str, value: i64) -> Result<()> {
     Err(Error::option(option, format!("it must be positive, not {value}")))
 }
 
+/// The ttl of a lock that is renewed while it is held. Times are whole seconds: a ttl of 1 may be over at once.
+pub(crate) fn renewable(option: &'static str, ttl: i64) -> Result<()> {
+    if ttl > 1 {
+        return Ok(());
+    }
+    Err(Error::option(option, format!("it must be at least 2, not {ttl}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

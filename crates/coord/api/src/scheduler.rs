@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Channel, Error, Firing, LocalName, Lock, LockAttempt, Name, NextTime, Result, Store,
     clock::sleep,
-    options::positive,
+    options::renewable,
     pause::Pause,
     wait::{Waiting, Woken},
 };
@@ -16,7 +16,8 @@ use crate::{
 /// How a runner of schedules leads. Values that cannot work are refused by name when it starts (CX-05).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchedulerOptions {
-    /// For how long a leader that died keeps others from leading, in seconds; it renews at a third of it. Default 15.
+    /// For how long a leader that died keeps others from leading, in seconds, at least 2; it renews at a third of it.
+    /// Default 15.
     pub ttl_s: i64,
 }
 
@@ -41,7 +42,7 @@ impl Store {
     /// `Ok` at the stop, the lead given back; [`Error::LeadershipLost`] when the lead was lost, as after a long halt of
     /// the process; [`Error::Database`] when the storage failed. After either, run it again.
     pub async fn run_schedules_with(&self, options: SchedulerOptions, stop: CancellationToken) -> Result<()> {
-        positive("ttl_s", options.ttl_s)?;
+        renewable("ttl_s", options.ttl_s)?;
         // Before the first look, so that no change falls between them.
         let wakes = self.0.listen(Channel::schedules()).await?;
         let mut waiting = Waiting::new(self.0.clone(), wakes);

@@ -38,7 +38,7 @@ impl Work for Enqueue {
         }
         let rows = shared.database.write(NewJobs::SQL, &jobs.parameters()).await?;
         let mut ids = one::<Vec<i64>>(&rows)?.into_iter();
-        shared.wake(works.iter().map(|work| Channel::queue(&work.queue)));
+        shared.wake_for(works.len(), works.iter().map(|work| Channel::queue(&work.queue)));
         Ok(works
             .iter()
             .map(|work| ids.by_ref().take(work.jobs.len()).collect())

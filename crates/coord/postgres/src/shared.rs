@@ -3,13 +3,18 @@
 use std::{
     collections::BTreeSet,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use esker_coord_api::{CancellationToken, Channel, WakeHub};
 use tokio::{
     runtime::Handle,
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::sleep,
 };
 use tokio_postgres::types::Type;
 
@@ -17,6 +22,10 @@ use crate::{Error, Options, channel::mapped, database::Database, stats::Counters
 
 /// Operations under way at a time; more wait.
 const MOST_OPERATIONS: u32 = 1 << 16;
+
+/// How long a notification gathers wakes where several callers share each commit: so many commits come then that one for
+/// each would cost as much as they do. The wakes of a caller who is alone are told at once.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// Tells other processes, in a transaction of its own that need not be flushed: a wake is a hint.
 const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(channel, $2) \
@@ -36,6 +45,8 @@ pub(crate) struct Shared {
     entries: Arc<Semaphore>,
     untold: Mutex<BTreeSet<Channel>>,
     telling: Notify,
+    /// Whether callers shared a commit since the last notification.
+    crowded: AtomicBool,
 }
 
 impl Shared {
@@ -52,6 +63,7 @@ impl Shared {
             entries: Arc::new(Semaphore::new(MOST_OPERATIONS as usize)),
             untold: Mutex::default(),
             telling: Notify::new(),
+            crowded: AtomicBool::new(false),
         }
     }
 
@@ -73,6 +85,14 @@ impl Shared {
         }
     }
 
+    /// Wakes who waits, after a commit that so many callers shared (CW-05, CW-06).
+    pub(crate) fn wake_for(&self, callers: usize, channels: impl IntoIterator<Item = Channel>) {
+        if callers > 1 {
+            self.crowded.store(true, Relaxed);
+        }
+        self.wake(channels);
+    }
+
     /// Wakes who waits, after a commit: in this process at once, in others as soon as they are told (CW-05, CW-06).
     pub(crate) fn wake(&self, channels: impl IntoIterator<Item = Channel>) {
         let mut untold = self.untold();
@@ -91,6 +111,13 @@ impl Shared {
             tokio::select! {
                 () = self.telling.notified() => self.tell().await,
                 () = self.stop.cancelled() => return,
+            }
+            if self.crowded.swap(false, Relaxed) {
+                tokio::select! {
+                    () = sleep(GATHER) => {}
+                    // Whoever closes the store tells what is left.
+                    () = self.stop.cancelled() => return,
+                }
             }
         }
     }

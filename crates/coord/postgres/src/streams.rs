@@ -42,7 +42,7 @@ impl Work for Publish {
         let append = Append::new(shared.database.now(), all);
         let rows = shared.database.write(Append::SQL, &append.parameters()).await?;
         let mut offsets = append.offsets(&rows)?.into_iter();
-        shared.wake(append.streams().map(Channel::stream));
+        shared.wake_for(works.len(), append.streams().map(Channel::stream));
         Ok(works
             .iter()
             .map(|work| offsets.by_ref().take(work.events.len()).collect())

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Renewals come every 0.3 s of real time.
-const BRIEF: SchedulerOptions = SchedulerOptions { ttl_s: 1 };
+const BRIEF: SchedulerOptions = SchedulerOptions { ttl_s: 2 };
 
 struct Runner {
     stop: CancellationToken,
@@ -273,7 +273,7 @@ fn cd_02_a_runner_ends_with_its_store() {
 fn cx_05_a_ttl_that_is_not_positive_is_refused() {
     run(async {
         let world = World::new();
-        for ttl_s in [0, -1] {
+        for ttl_s in [1, 0, -1] {
             let options = SchedulerOptions { ttl_s };
             let refused = world
                 .store
