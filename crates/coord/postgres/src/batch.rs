@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     future::Future,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -10,13 +11,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::{Error, shared::Shared};
 
-/// Batches of one kind on their way at a time: one commits while the next is written.
-const IN_FLIGHT: usize = 2;
-
 /// One caller's part of a batch.
 pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// What the caller gets.
     type Answer: Send;
+
+    /// Batches of this kind on their way at a time: with two, one commits while the next is written; with one, more gather
+    /// for the next.
+    const IN_FLIGHT: usize;
 
     /// How much of a batch it fills, of [`Options::max_batch`](crate::Options::max_batch).
     fn weight(&self) -> usize;
@@ -31,8 +33,6 @@ struct Ask<W: Work> {
     caller: oneshot::Sender<Result<W::Answer, Error>>,
     /// Until it is answered, the store is not closed.
     _entry: OwnedSemaphorePermit,
-    /// Until it is on its way, it takes one of the places.
-    _place: OwnedSemaphorePermit,
 }
 
 /// Collects works of one kind while earlier ones are on their way.
@@ -45,7 +45,8 @@ struct Line<W: Work> {
 }
 
 struct Queue<W: Work> {
-    waiting: VecDeque<Ask<W>>,
+    /// Each takes one of the places until it is on its way.
+    waiting: VecDeque<(Ask<W>, OwnedSemaphorePermit)>,
     in_flight: usize,
 }
 
@@ -65,13 +66,14 @@ impl<W: Work> Batcher<W> {
     pub(crate) async fn submit(&self, work: W, entry: OwnedSemaphorePermit) -> Result<W::Answer, Error> {
         let line = &self.0;
         let place = line.places.clone().acquire_owned().await;
+        let place = place.expect("the places are never closed");
         let (caller, answer) = oneshot::channel();
-        line.queue().waiting.push_back(Ask {
+        let ask = Ask {
             work,
             caller,
             _entry: entry,
-            _place: place.expect("the places are never closed"),
-        });
+        };
+        line.queue().waiting.push_back((ask, place));
         line.start();
         answer.await.unwrap_or(Err(Error::Lost))
     }
@@ -81,18 +83,22 @@ impl<W: Work> Line<W> {
     /// Sends a batch on its way, where something waits and not enough are.
     fn start(self: &Arc<Self>) {
         let mut queue = self.queue();
-        if queue.waiting.is_empty() || queue.in_flight == IN_FLIGHT {
+        if queue.waiting.is_empty() || queue.in_flight == W::IN_FLIGHT {
             return;
         }
         queue.in_flight += 1;
         drop(queue);
-        let slot = Slot(self.clone());
+        let mut slot = Slot {
+            line: self.clone(),
+            begun: false,
+        };
         self.shared.runtime.spawn(async move {
+            slot.begun = true;
             // Whoever was answered just now may ask again at once.
             tokio::task::yield_now().await;
-            let batch = slot.0.take();
+            let batch = slot.line.take();
             if !batch.is_empty() {
-                run(&slot.0.shared, batch).await;
+                run(&slot.line.shared, batch).await;
             }
         });
     }
@@ -101,7 +107,7 @@ impl<W: Work> Line<W> {
         let mut queue = self.queue();
         let (mut weight, mut batch) = (0_usize, Vec::new());
         while weight < self.shared.options.max_batch
-            && let Some(ask) = queue.waiting.pop_front()
+            && let Some((ask, _place)) = queue.waiting.pop_front()
         {
             weight = weight.saturating_add(ask.work.weight());
             batch.push(ask);
@@ -116,12 +122,24 @@ impl<W: Work> Line<W> {
 }
 
 /// One of the batches in flight, however it ends.
-struct Slot<W: Work>(Arc<Line<W>>);
+struct Slot<W: Work> {
+    line: Arc<Line<W>>,
+    begun: bool,
+}
 
 impl<W: Work> Drop for Slot<W> {
     fn drop(&mut self) {
-        self.0.queue().in_flight -= 1;
-        self.0.start();
+        let mut queue = self.line.queue();
+        queue.in_flight -= 1;
+        if self.begun {
+            drop(queue);
+            self.line.start();
+        } else {
+            // The runtime has ended and begins nothing any more: who waits is told so.
+            let lost = mem::take(&mut queue.waiting);
+            drop(queue);
+            drop(lost);
+        }
     }
 }
 

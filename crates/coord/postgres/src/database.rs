@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod};
+use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod};
 use tokio::{
     runtime::Handle,
     time::{Instant, timeout, timeout_at},
@@ -84,6 +84,21 @@ impl Database {
         self.connection_by(self.deadline()).await
     }
 
+    /// A connection for what takes as long as it takes: the pool makes another in its place.
+    pub(crate) async fn connection_apart(&self) -> Result<ClientWrapper, Error> {
+        self.connection().await.map(Object::take)
+    }
+
+    /// Cancels what a connection is doing, and closes it.
+    pub(crate) fn cancel(&self, client: ClientWrapper) {
+        let maker = self.tls.maker();
+        self.runtime.spawn(async move {
+            if let Err(error) = client.cancel_token().cancel_query(maker).await {
+                tracing::warn!(%error, "a statement could not be cancelled");
+            }
+        });
+    }
+
     async fn connection_by(&self, deadline: Instant) -> Result<Object, Error> {
         match timeout_at(deadline, self.pool.get()).await {
             Ok(Ok(connection)) => Ok(connection),
@@ -158,17 +173,7 @@ impl Database {
 
     /// Cancels what the connection is doing and closes it: what it would still answer is for nobody.
     pub(crate) fn give_up(&self, connection: Object, running: Running) -> Error {
-        let (token, maker, client) = (
-            connection.cancel_token(),
-            self.tls.maker(),
-            Object::take(connection),
-        );
-        self.runtime.spawn(async move {
-            if let Err(error) = token.cancel_query(maker).await {
-                tracing::warn!(%error, "a statement out of time could not be cancelled");
-            }
-            drop(client);
-        });
+        self.cancel(Object::take(connection));
         let outcome = match running {
             Running::Undecided => Outcome::Aborted,
             Running::Commit => Outcome::Unknown,

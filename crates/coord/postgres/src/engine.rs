@@ -212,7 +212,7 @@ impl Engine for PostgresEngine {
     }
 
     fn cancel(&self, queue: Name, id: i64) -> BoxFuture<'_, Result<bool>> {
-        self.run(move |shared| async move { queues::cancel(&shared.database, &queue, id).await })
+        self.run(move |shared| async move { queues::cancel(&shared, &queue, id).await })
     }
 
     fn get_job(&self, queue: Name, id: i64) -> BoxFuture<'_, Result<Option<Job>>> {

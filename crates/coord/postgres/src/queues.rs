@@ -26,6 +26,8 @@ pub(crate) struct Enqueue {
 impl Work for Enqueue {
     type Answer = Vec<i64>;
 
+    const IN_FLIGHT: usize = 2;
+
     fn weight(&self) -> usize {
         let bytes: usize = self.jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
         self.jobs.len() + bytes / BYTES_PER_PLACE
@@ -58,6 +60,9 @@ const CLAIM: &str = "SELECT * FROM {schema}.claim($1, $2, $3, $4, $5, $6)";
 
 impl Work for Wish {
     type Answer = Vec<Claimed>;
+
+    /// What is the same for each batch is dear here: a few more in it are worth the wait.
+    const IN_FLIGHT: usize = 1;
 
     fn weight(&self) -> usize {
         self.n
@@ -98,10 +103,10 @@ impl Work for Wish {
             let place: i64 = row.get(1);
             match usize::try_from(row.get::<_, i32>(0)) {
                 Ok(request @ 1..) => found.push((request, place, row)),
-                _ => died += place,
+                _ => died += u64::try_from(place).unwrap_or(0),
             }
         }
-        shared.gone.add(found.len() as u64 + died.unsigned_abs());
+        shared.gone.add(found.len() as u64 + died);
         found.sort_unstable_by_key(|(request, place, _)| (*request, *place));
         let mut answers: Vec<Vec<Claimed>> = works.iter().map(|_| Vec::new()).collect();
         for (request, _, row) in found {
@@ -126,6 +131,9 @@ const ACK: &str = "SELECT * FROM {schema}.ack($1, $2, $3, $4, $5)";
 
 impl Work for Ack {
     type Answer = Vec<bool>;
+
+    /// As for claims.
+    const IN_FLIGHT: usize = 1;
 
     fn weight(&self) -> usize {
         self.claims.len()
@@ -236,6 +244,7 @@ pub(crate) async fn heartbeat(
         .await?;
     // A shorter deadline may be the next thing to happen.
     if !rows.is_empty() {
+        shared.gone.add(1);
         shared.wake([Channel::queue(queue)]);
     }
     Ok(!rows.is_empty())
@@ -244,10 +253,12 @@ pub(crate) async fn heartbeat(
 const CANCEL: &str = "DELETE FROM {schema}.jobs WHERE id = $2 AND queue = $1 RETURNING 1";
 
 /// Deletes a live job, whoever holds it.
-pub(crate) async fn cancel(database: &Database, queue: &Name, id: i64) -> Result<bool, Error> {
-    let rows = database
+pub(crate) async fn cancel(shared: &Shared, queue: &Name, id: i64) -> Result<bool, Error> {
+    let rows = shared
+        .database
         .write(CANCEL, &[(&queue.as_str(), Type::TEXT), (&id, Type::INT8)])
         .await?;
+    shared.gone.add(rows.len() as u64);
     Ok(!rows.is_empty())
 }
 

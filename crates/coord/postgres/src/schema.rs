@@ -169,8 +169,7 @@ pub(crate) async fn build_deferred(database: &Database) -> Result<(), Error> {
             }
             None => {}
         }
-        // However long it takes: the operation's time is not for this.
-        let connection = database.connection().await?;
+        let connection = database.connection_apart().await?;
         let built = connection.batch_execute(&database.sql(build)).await;
         built.map_err(|error| Error::of(error, Running::Commit))?;
         tracing::debug!(schema, index, "index built");

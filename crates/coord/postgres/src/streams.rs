@@ -26,6 +26,8 @@ pub(crate) struct Publish {
 impl Work for Publish {
     type Answer = Vec<i64>;
 
+    const IN_FLIGHT: usize = 2;
+
     fn weight(&self) -> usize {
         let bytes: usize = self
             .events

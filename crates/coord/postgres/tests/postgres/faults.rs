@@ -12,6 +12,7 @@ use std::{
 use esker_coord_api::{Error, Outcome, QueueOptions, RECONNECTED, Store};
 use esker_coord_postgres::{Options, PostgresEngine, PostgresTransaction};
 use esker_testing::wire::Wire;
+use tokio::runtime::Runtime;
 
 use crate::support::{Database, Server, engine};
 
@@ -365,4 +366,30 @@ async fn cx_10_what_was_submitted_is_done_though_nobody_waits_for_it() {
         .await
         .unwrap();
     assert_eq!(events.len(), 3);
+}
+
+#[test]
+fn cx_10_calls_on_a_store_whose_runtime_has_ended_fail_and_nothing_else() {
+    let own = Runtime::new().unwrap();
+    let database = own.block_on(Database::new());
+    let store = own.block_on(database.open());
+    let queue = store.queue("q", QueueOptions::default()).unwrap();
+    // Some wait for their batch when it ends.
+    let calls: Vec<_> = (0..8)
+        .map(|_| {
+            let queue = queue.clone();
+            own.spawn(async move { queue.enqueue("job").await })
+        })
+        .collect();
+    own.shutdown_background();
+    let other = Runtime::new().unwrap();
+    other.block_on(async {
+        for call in calls {
+            let _ended_either_way = call.await;
+        }
+        for _ in 0..3 {
+            assert!(queue.enqueue("job").await.is_err());
+            assert!(queue.claim_one("worker").await.is_err());
+        }
+    });
 }
