@@ -1,6 +1,6 @@
 //! Queues: enqueues, claims and acks that share a commit, and what is done to single jobs (CQ-*).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use esker_coord_api::{
     Channel, Claim, Claimed, DeadPage, Job, LocalName, MOST_SETTLED, Name, NewJob, NextTime,
@@ -40,7 +40,8 @@ impl Work for Enqueue {
         }
         let rows = shared.database.write(NewJobs::SQL, &jobs.parameters()).await?;
         let mut ids = one::<Vec<i64>>(&rows)?.into_iter();
-        shared.wake_for(works.len(), works.iter().map(|work| Channel::queue(&work.queue)));
+        let queues: BTreeSet<&Name> = works.iter().map(|work| &work.queue).collect();
+        shared.wake_for(works.len(), queues.into_iter().map(Channel::queue));
         Ok(works
             .iter()
             .map(|work| ids.by_ref().take(work.jobs.len()).collect())
