@@ -2,7 +2,10 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::process::Signal;
@@ -18,6 +21,8 @@ use crate::exit::Exit;
 pub(crate) struct Interrupt {
     came: watch::Receiver<Option<Signal>>,
     last: Arc<Mutex<Option<Last>>>,
+    /// Ctrl-C is another's to answer.
+    left: Arc<AtomicBool>,
 }
 
 /// What is done before the process ends at once.
@@ -32,11 +37,17 @@ impl Interrupt {
         let (sender, came) = watch::channel(None);
         let last = Arc::<Mutex<Option<Last>>>::default();
         let before_exit = Arc::clone(&last);
+        let left = Arc::<AtomicBool>::default();
+        let is_left = Arc::clone(&left);
         tokio::spawn(async move {
             let mut next = async || {
-                tokio::select! {
-                    _ = interrupts.recv() => Signal::INT,
-                    _ = terminations.recv() => Signal::TERM,
+                loop {
+                    tokio::select! {
+                        _ = interrupts.recv() => if !is_left.load(Ordering::Relaxed) {
+                            break Signal::INT;
+                        },
+                        _ = terminations.recv() => break Signal::TERM,
+                    }
                 }
             };
             sender.send_replace(Some(next().await));
@@ -49,7 +60,7 @@ impl Interrupt {
             }
             std::process::exit(Exit::Interrupted.code().into());
         });
-        Ok(Self { came, last })
+        Ok(Self { came, last, left })
     }
 
     /// Whether it came.
@@ -62,6 +73,11 @@ impl Interrupt {
         // The sender lives as long as the process: it waits for the second signal.
         let came = self.came.wait_for(Option::is_some).await;
         came.ok().and_then(|signal| *signal).unwrap_or(Signal::TERM)
+    }
+
+    /// Leaves Ctrl-C to a command that the terminal sends it to as well: from now on only SIGTERM counts.
+    pub(crate) fn leave_ctrl_c(&self) {
+        self.left.store(true, Ordering::Relaxed);
     }
 
     /// Has this done when the second one ends the process.

@@ -206,7 +206,8 @@ impl JobHandle {
     }
 
     /// The work failed: the job is tried again after `delay` seconds, without one on the back-off curve (CQ-04), or,
-    /// when its attempts are spent, moved to the dead letters. The error stays on the job either way.
+    /// when its attempts are spent, moved to the dead letters. The error stays on the job either way; of an
+    /// [`Error`](crate::Error), pass [`report`](crate::Error::report), which tells the cause as well.
     pub async fn retry(&self, error: Option<&str>, delay: Option<i64>) -> Result<bool> {
         let delay = delay.unwrap_or_else(|| backoff(self.job.attempts, self.job.stamps.backoff_base_s));
         let error = error.map(str::to_owned);
@@ -215,7 +216,8 @@ impl JobHandle {
             .await
     }
 
-    /// The work can never succeed: moves the job to the dead letters.
+    /// The work can never succeed: moves the job to the dead letters. Of an [`Error`](crate::Error), pass
+    /// [`report`](crate::Error::report), which tells the cause as well.
     pub async fn fail(&self, error: Option<&str>) -> Result<bool> {
         let error = error.map(str::to_owned);
         self.engine.fail(self.queue(), self.claim.clone(), error).await

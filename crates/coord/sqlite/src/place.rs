@@ -1,8 +1,11 @@
 //! Where no store can be, told in words: SQLite tells it by a number, or makes a file that cannot work.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use rustix::fs::{Access, access};
 
 use crate::Error;
@@ -50,6 +53,11 @@ fn unseen(path: &Path, folder: &Path, error: io::Error) -> Error {
 
 /// Says what SQLite's refusal to open or to write the file means.
 pub(crate) fn explain(file: &Path, error: Error) -> Error {
+    explain_by(file, error, |path, what| access(path, what).is_ok())
+}
+
+/// The same, by what the user may do.
+fn explain_by(file: &Path, error: Error, may: impl Fn(&Path, Access) -> bool) -> Error {
     let Error::Sqlite(cause) = &error else {
         return error;
     };
@@ -62,24 +70,30 @@ pub(crate) fn explain(file: &Path, error: Error) -> Error {
         return error;
     };
     let folder = file.parent().unwrap_or(file);
-    let writable = |path: &Path| access(path, Access::WRITE_OK).is_ok();
-    if file.exists() && !(writable(file) && access(file, Access::READ_OK).is_ok()) {
-        Error::NotWritable(file.to_owned())
-    } else if !writable(folder) || code.code != ErrorCode::CannotOpen {
+    // Another user that opened the store may have left the log or its index behind.
+    let mut files = ["", "-wal", "-shm"].into_iter().map(|suffix| {
+        let mut path = file.as_os_str().to_owned();
+        path.push(suffix);
+        PathBuf::from(path)
+    });
+    if let Some(refused) = files.find(|path| path.exists() && !may(path, Access::READ_OK | Access::WRITE_OK))
+    {
+        Error::NotWritable(refused)
+    } else if !may(folder, Access::WRITE_OK) || code.extended_code == ffi::SQLITE_READONLY_DIRECTORY {
         Error::NotWritable(folder.to_owned())
-    } else {
+    } else if code.code == ErrorCode::CannotOpen {
         Error::CannotOpen {
             path: file.to_owned(),
             code: code.extended_code,
         }
+    } else {
+        error
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use rusqlite::ffi;
 
     use super::*;
 
@@ -119,25 +133,47 @@ mod tests {
     fn cx_09_a_refusal_of_sqlite_is_told_without_its_number_where_the_reason_is_known() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.db");
-        let of = |code| {
+        let of = |code, refused: &Path| {
             let cause = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-            explain(&file, Error::Sqlite(Arc::new(cause))).to_string()
+            explain_by(&file, Error::Sqlite(Arc::new(cause)), |path, _| path != refused).to_string()
         };
-        for code in [
+        let refusals = [
+            ffi::SQLITE_CANTOPEN,
             ffi::SQLITE_READONLY,
             ffi::SQLITE_READONLY_DIRECTORY,
             ffi::SQLITE_PERM,
-        ] {
-            let told = of(code);
-            let written = format!("{} cannot be written by the user", folder.path().display());
+        ];
+        let names = ["a.db", "a.db-wal", "a.db-shm"].map(|name| folder.path().join(name));
+        for name in &names {
+            fs::write(name, "").unwrap();
+        }
+        for (code, refused) in refusals
+            .into_iter()
+            .flat_map(|code| names.iter().map(move |name| (code, name.as_path())))
+            .chain(refusals.map(|code| (code, folder.path())))
+        {
+            let told = of(code, refused);
+            let written = format!("{} cannot be written by the user", refused.display());
             assert!(told.starts_with(&written), "{told}");
         }
-        let told = of(ffi::SQLITE_CANTOPEN);
-        assert!(
-            told.starts_with(&format!("{} cannot be made or opened", file.display())),
-            "{told}"
-        );
+        // Nothing that can be seen refuses it.
+        let nobody = Path::new("");
+        for (code, told) in [
+            (
+                ffi::SQLITE_CANTOPEN,
+                format!("{} cannot be made or opened", file.display()),
+            ),
+            (
+                ffi::SQLITE_READONLY_DIRECTORY,
+                format!("{} cannot be written", folder.path().display()),
+            ),
+            (ffi::SQLITE_READONLY, "SQLite: ".to_owned()),
+            (ffi::SQLITE_PERM, "SQLite: ".to_owned()),
+        ] {
+            let explained = of(code, nobody);
+            assert!(explained.starts_with(&told), "{explained}");
+        }
         // Of what is no refusal nothing is made up.
-        assert!(of(ffi::SQLITE_CORRUPT).contains("malformed"));
+        assert!(of(ffi::SQLITE_CORRUPT, nobody).contains("malformed"));
     }
 }

@@ -2,7 +2,7 @@
 
 mod run;
 
-use esker_coord::{Store, inspection::LockInspection};
+use esker_coord::Store;
 use serde_json::json;
 
 use crate::{
@@ -47,9 +47,10 @@ pub(crate) async fn run(context: Context, args: LockArgs) -> anyhow::Result<Exit
     let store = coordination::open(&context.config, missing).await?;
     let exit = match args.command {
         Command::Run(args) => run::run(&context, &store, args).await.map(Some),
-        command => {
+        Command::List => context.unless_interrupted(list(&store, context.json)).await,
+        Command::Release { name } => {
             context
-                .unless_interrupted(act(&store, command, context.json))
+                .unless_interrupted(release(&store, &name, context.json))
                 .await
         }
     };
@@ -57,43 +58,38 @@ pub(crate) async fn run(context: Context, args: LockArgs) -> anyhow::Result<Exit
     Ok(exit?.unwrap_or(Exit::Interrupted))
 }
 
-async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit> {
+async fn release(store: &Store, name: &str, json: bool) -> anyhow::Result<Exit> {
     let locks = store.inspect().await?.locks;
-    match command {
-        Command::Run(_) => unreachable!("it is run by `run::run`"),
-        Command::List => list(&locks, json)?,
-        Command::Release { name } => {
-            let held = locks.into_iter().find(|lock| lock.name == name);
-            let owner = held.map(|lock| lock.owner);
-            // Under its owner's name a lock that is held is had again, fence and all.
-            let lock = match &owner {
-                Some(owner) => store.try_lock(&name, owner, 1).await?,
-                None => None,
-            };
-            let released = match lock {
-                Some(lock) => lock.release().await?,
-                None => false,
-            };
-            anyhow::ensure!(released, "nobody holds `{name}`");
-            if json {
-                output::line(json!({ "released": name, "owner": owner }))?;
-            } else {
-                let owner = owner.as_deref().unwrap_or_default();
-                output::line(format_args!(
-                    "released {}, which {} held",
-                    printable(&name),
-                    printable(owner)
-                ))?;
-            }
-        }
+    let held = locks.into_iter().find(|lock| lock.name == name);
+    let owner = held.map(|lock| lock.owner);
+    // Under its owner's name a lock that is held is had again, fence and all.
+    let lock = match &owner {
+        Some(owner) => store.try_lock(name, owner, 1).await?,
+        None => None,
+    };
+    let released = match lock {
+        Some(lock) => lock.release().await?,
+        None => false,
+    };
+    anyhow::ensure!(released, "nobody holds `{}`", printable(name));
+    if json {
+        output::line(json!({ "released": name, "owner": owner }))?;
+    } else {
+        let owner = owner.as_deref().unwrap_or_default();
+        output::line(format_args!(
+            "released {}, which {} held",
+            printable(name),
+            printable(owner)
+        ))?;
     }
     Ok(Exit::Done)
 }
 
-fn list(locks: &[LockInspection], json: bool) -> anyhow::Result<()> {
+async fn list(store: &Store, json: bool) -> anyhow::Result<Exit> {
+    let locks = store.inspect().await?.locks;
     if json {
         output::line(format_args!("{:#}", serde_json::to_value(locks)?))?;
-        return Ok(());
+        return Ok(Exit::Done);
     }
     let mut rows = table::new(["lock", "owner", "fence", "lapses in"]);
     table::left(&mut rows, [1]);
@@ -106,5 +102,5 @@ fn list(locks: &[LockInspection], json: bool) -> anyhow::Result<()> {
         ]);
     }
     output::line(rows.trim_fmt())?;
-    Ok(())
+    Ok(Exit::Done)
 }

@@ -1,6 +1,6 @@
 //! `esker schedule`: what is enqueued every so often, and a runner for it.
 
-use esker_coord::{CancellationToken, Error, SchedulerOptions, Store, inspection::ScheduleInspection};
+use esker_coord::{CancellationToken, Error, SchedulerOptions, Store};
 use serde_json::json;
 
 use crate::{
@@ -73,9 +73,11 @@ pub(crate) async fn run(context: Context, args: ScheduleArgs) -> anyhow::Result<
         Command::Run { ttl } => lead(&context, &store, SchedulerOptions { ttl_s: ttl })
             .await
             .map(Some),
-        command => {
+        Command::List => context.unless_interrupted(list(&store, context.json)).await,
+        Command::Add(args) => context.unless_interrupted(add(&store, args, context.json)).await,
+        Command::Remove { name } => {
             context
-                .unless_interrupted(act(&store, command, context.json))
+                .unless_interrupted(remove(&store, &name, context.json))
                 .await
         }
     };
@@ -83,27 +85,21 @@ pub(crate) async fn run(context: Context, args: ScheduleArgs) -> anyhow::Result<
     Ok(exit?.unwrap_or(Exit::Interrupted))
 }
 
-async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit> {
-    match command {
-        Command::List => list(&store.inspect().await?.schedules, json)?,
-        Command::Add(args) => {
-            let payload = payloads::argument(args.payload)?;
-            store
-                .schedule(&args.name, &args.spec, &args.queue, payload, args.options.into())
-                .await?;
-            tell("scheduled", &args.name, json)?;
-        }
-        Command::Remove { name } => {
-            if !store.unschedule(&name).await? {
-                let schedules = store.inspect().await?.schedules;
-                coordination::find("schedule", &name, schedules, |schedule| &schedule.name)?;
-                anyhow::bail!("the schedule `{}` was added just now", printable(&name));
-            }
-            tell("removed", &name, json)?;
-        }
-        Command::Run { .. } => unreachable!("it is run by `lead`"),
+async fn add(store: &Store, args: Add, json: bool) -> anyhow::Result<Exit> {
+    let payload = payloads::argument(args.payload)?;
+    store
+        .schedule(&args.name, &args.spec, &args.queue, payload, args.options.into())
+        .await?;
+    tell("scheduled", &args.name, json)
+}
+
+async fn remove(store: &Store, name: &str, json: bool) -> anyhow::Result<Exit> {
+    if !store.unschedule(name).await? {
+        let schedules = store.inspect().await?.schedules;
+        coordination::find("schedule", name, schedules, |schedule| &schedule.name)?;
+        anyhow::bail!("the schedule `{}` was added just now", printable(name));
     }
-    Ok(Exit::Done)
+    tell("removed", name, json)
 }
 
 async fn lead(context: &Context, store: &Store, options: SchedulerOptions) -> anyhow::Result<Exit> {
@@ -127,19 +123,20 @@ async fn lead(context: &Context, store: &Store, options: SchedulerOptions) -> an
     }
 }
 
-fn tell(done: &str, name: &str, json: bool) -> anyhow::Result<()> {
+fn tell(done: &str, name: &str, json: bool) -> anyhow::Result<Exit> {
     if json {
         output::line(json!({ done: name }))?;
     } else {
         output::line(format_args!("{done} {}", printable(name)))?;
     }
-    Ok(())
+    Ok(Exit::Done)
 }
 
-fn list(schedules: &[ScheduleInspection], json: bool) -> anyhow::Result<()> {
+async fn list(store: &Store, json: bool) -> anyhow::Result<Exit> {
+    let schedules = store.inspect().await?.schedules;
     if json {
         output::line(format_args!("{:#}", serde_json::to_value(schedules)?))?;
-        return Ok(());
+        return Ok(Exit::Done);
     }
     let mut rows = table::new(["schedule", "spec", "queue", "next (UTC)"]);
     table::left(&mut rows, [1, 2]);
@@ -152,5 +149,5 @@ fn list(schedules: &[ScheduleInspection], json: bool) -> anyhow::Result<()> {
         ]);
     }
     output::line(rows.trim_fmt())?;
-    Ok(())
+    Ok(Exit::Done)
 }

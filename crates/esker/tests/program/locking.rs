@@ -2,12 +2,20 @@
 
 use std::{
     io::{BufReader, Read as _},
-    process::ChildStdout,
+    process::{ChildStdout, Stdio},
 };
 
-use rustix::process::Signal;
+use esker_testing::wire::Wire;
+use rustix::{
+    fs::{Mode, OFlags, open},
+    process::Signal,
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
 
-use crate::support::{Folder, Running, signal, wait_for_line, with_store};
+use crate::{
+    postgres::Database,
+    support::{Folder, Running, signal, wait_for_line, with_store},
+};
 
 #[test]
 fn a_lock_is_shown_and_taken_from_its_holder() {
@@ -213,4 +221,73 @@ fn signals_are_the_commands_to_answer_and_the_second_ends_both() {
     wait_for_line(&mut told, "once more");
     signal(&running.0, Signal::INT);
     assert_eq!(ended(running, out), (Some(130), String::new()));
+}
+
+#[test]
+fn a_command_does_not_wait_longer_for_a_store_that_fails_than_for_a_lock() {
+    let (database, folder) = (Database::new(), Folder::new());
+    // Makes the tables.
+    folder.ok(&["lock", "run", "l", "--store", &database.url(), "--", "true"]);
+    let wire = Wire::to(&database.url());
+    let args = [
+        "lock",
+        "run",
+        "l",
+        "--wait=0",
+        "--store",
+        wire.url(),
+        "--",
+        "echo",
+        "ran",
+    ];
+    let mut running = Running::start(&folder, &args);
+    database.while_a_call_for_a_lock_waits(|| wire.cut());
+    let told = stderr(&mut running);
+    assert!(
+        told.contains("`l` was not had within 0 s: the database failed"),
+        "{told}"
+    );
+    let out = BufReader::new(running.0.stdout.take().unwrap());
+    assert_eq!(ended(running, out), (Some(1), String::new()));
+}
+
+#[test]
+fn a_lock_that_is_had_after_the_user_stopped_is_given_back_and_nothing_runs() {
+    let (database, folder) = (Database::new(), Folder::new());
+    let url = database.url();
+    folder.ok(&["lock", "run", "l", "--store", &url, "--", "true"]);
+    let args = ["lock", "run", "l", "--store", &url, "--", "echo", "ran"];
+    let mut running = Running::start(&folder, &args);
+    let mut told = BufReader::new(running.0.stderr.take().unwrap());
+    database.while_a_call_for_a_lock_waits(|| {
+        signal(&running.0, Signal::INT);
+        wait_for_line(&mut told, "stopping");
+    });
+    let out = BufReader::new(running.0.stdout.take().unwrap());
+    assert_eq!(ended(running, out), (Some(130), String::new()));
+    assert_eq!(
+        folder.json(&["lock", "list", "--store", &url]),
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn on_a_terminal_ctrl_c_is_the_commands_alone() {
+    let folder = Folder::new();
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let input = open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let script = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut command = folder.esker(["lock", "run", "l", "--", "sh", "-c", script]);
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = Running(command.spawn().unwrap());
+    let mut out = BufReader::new(running.0.stdout.take().unwrap());
+    wait_for_line(&mut out, "ready");
+    // Were the first of them counted, the second would be the one that ends all at once.
+    signal(&running.0, Signal::INT);
+    signal(&running.0, Signal::TERM);
+    assert_eq!(ended(running, out), (Some(5), "bye\n".into()));
+    drop(terminal);
 }

@@ -30,6 +30,24 @@ impl Database {
         format!("{server}/{}", self.name)
     }
 
+    /// Has all calls that need a lock wait, as if the server were slow; `work` is done once one waits, and the calls go on
+    /// when it has ended.
+    pub(crate) fn while_a_call_for_a_lock_waits(&self, work: impl FnOnce()) {
+        const WAITING: &str =
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'esker.locks'::regclass";
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let (client, connection) = connect(&self.url(), NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client
+                .batch_execute("BEGIN; LOCK TABLE esker.locks")
+                .await
+                .unwrap();
+            while client.query_one(WAITING, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+            work();
+            client.batch_execute("COMMIT").await.unwrap();
+        });
+    }
+
     fn administer(&self, statement: &str) {
         tokio::runtime::Runtime::new().unwrap().block_on(async {
             let (client, connection) = connect(&self.admin, NoTls).await.unwrap();

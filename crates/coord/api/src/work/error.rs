@@ -27,16 +27,20 @@ pub(super) enum Fate {
 
 impl JobError {
     /// Tries the job again on the back-off curve: for what is no error of its own.
+    ///
+    /// The text is kept as it shows itself, without its sources: of an [`Error`], pass [`report`](Error::report).
     pub fn retry(error: impl Display) -> Self {
         Self::new(error, Fate::Retry(None))
     }
 
-    /// Tries the job again after `delay` seconds, instead of on the curve.
+    /// Tries the job again after `delay` seconds, instead of on the curve. Of an [`Error`], pass
+    /// [`report`](Error::report): shown alone it does not tell its cause.
     pub fn retry_after(error: impl Display, delay: i64) -> Self {
         Self::new(error, Fate::Retry(Some(delay)))
     }
 
-    /// Moves the job to the dead letters: it can never be done.
+    /// Moves the job to the dead letters: it can never be done. Of an [`Error`], pass [`report`](Error::report): shown
+    /// alone it does not tell its cause.
     pub fn fail(error: impl Display) -> Self {
         Self::new(error, Fate::Fail)
     }

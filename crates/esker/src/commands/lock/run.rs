@@ -1,4 +1,4 @@
-//! `esker lock run`: a command that runs for as long as a lock is held, and no longer.
+//! `esker lock run`: a command that runs under a lock, and is stopped when the lock is lost.
 
 use std::{
     ffi::OsString,
@@ -14,7 +14,7 @@ use esker_coord::{Lock, Store};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{
     process::{Child, Command},
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal as Signals, SignalKind, signal},
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
@@ -29,8 +29,10 @@ use crate::{
 The command runs once the lock is had, with the lock's fence in the variable ESKER_FENCE: a number that only grows, by \
 which what a late holder writes can be refused. The lock is renewed for as long as the command runs, and then given back.
 
-If the lock is lost, the command is stopped: with SIGTERM, and with SIGKILL if that is not enough. SIGTERM, SIGINT and \
-SIGHUP are passed on to it.
+If the lock is lost, the command is stopped: with SIGTERM, and with SIGKILL if that is not enough. If this program is \
+itself halted or killed, the command can outlast the lock: the fence is what guards then.
+
+SIGTERM, SIGINT and SIGHUP are passed on to the command. On a terminal, Ctrl-C is the command's alone to answer.
 
 Exit codes:
   1      the lock was not had, or was lost
@@ -73,8 +75,16 @@ pub(super) async fn run(context: &Context, store: &Store, args: Run) -> anyhow::
     let Some((lock, taken)) = take(context, store, &args).await? else {
         return Ok(Exit::Interrupted);
     };
-    let mut hangups = signal(SignalKind::hangup())?;
-    let mut running = match Running::start(&args.command, lock.fence(), &context.interrupt) {
+    let on_terminal = io::stdin().is_terminal();
+    if on_terminal {
+        context.interrupt.leave_ctrl_c();
+    }
+    // It may have come while the lock was asked for.
+    if context.interrupt.is_set() {
+        give_back(&lock, args.ttl).await;
+        return Ok(Exit::Interrupted);
+    }
+    let mut running = match Running::start(&args.command, lock.fence(), on_terminal, &context.interrupt) {
         Ok(running) => running,
         Err(error) => {
             give_back(&lock, args.ttl).await;
@@ -103,9 +113,9 @@ pub(super) async fn run(context: &Context, store: &Store, args: Run) -> anyhow::
             }
             signal = interrupt.wait(), if !interrupted => {
                 interrupted = true;
-                running.pass_on(signal);
+                running.target.send(signal);
             }
-            Some(()) = hangups.recv() => running.pass_on(Signal::HUP),
+            Some(()) = running.hangups.recv() => running.target.send(Signal::HUP),
         }
     };
     // Its number may be another's from now on.
@@ -125,7 +135,9 @@ async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Op
     // Two that have one name would both have the lock.
     let owner = format!("{owner}:{}-{:08x}", process::id(), fastrand::u32(..));
     let mut interrupt = context.interrupt.clone();
+    let name = printable(&args.name);
     let began = Instant::now();
+    let is_over = |most: u32| began.elapsed() >= Duration::from_secs(most.into());
     let mut asked = began;
     let mut told = false;
     while !interrupt.is_set() {
@@ -133,15 +145,14 @@ async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Op
         match store.try_lock(&args.name, &owner, args.ttl.into()).await {
             Ok(Some(lock)) => return Ok(Some((lock, asked))),
             Ok(None) => {
-                let holder = holder(store, &args.name).await;
-                let name = printable(&args.name);
+                let holder = holder(store, &args.name);
                 match args.wait {
-                    None => anyhow::bail!("`{name}` is held by {holder}"),
-                    Some(most) if began.elapsed() >= Duration::from_secs(most.into()) => {
-                        anyhow::bail!("`{name}` is held by {holder}, still after {most} s")
+                    None => anyhow::bail!("`{name}` is held by {}", holder.await),
+                    Some(most) if is_over(most) => {
+                        anyhow::bail!("`{name}` is held by {}, still after {most} s", holder.await)
                     }
                     Some(_) if !told => {
-                        eprintln!("waiting for `{name}`, which {holder} holds");
+                        eprintln!("waiting for `{name}`, which {} holds", holder.await);
                         told = true;
                     }
                     Some(_) => {}
@@ -153,8 +164,14 @@ async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Op
                 asked = Instant::now();
             }
             // It may have been had all the same: the next try finds it then, and its time counts from this one.
-            Err(error) if args.wait.is_some() => outlast(store, error).await?,
-            Err(error) => return Err(error.into()),
+            Err(error) => match args.wait {
+                None => return Err(error.into()),
+                Some(most) if is_over(most) => {
+                    let told = format!("`{name}` was not had within {most} s");
+                    return Err(anyhow::Error::new(error).context(told));
+                }
+                Some(_) => outlast(store, error).await?,
+            },
         }
     }
     Ok(None)
@@ -203,13 +220,15 @@ async fn give_back(lock: &Lock, ttl: u32) -> bool {
 struct Running {
     child: Child,
     target: Target,
+    hangups: Signals,
 }
 
 impl Running {
-    fn start(command: &[OsString], fence: i64, interrupt: &Interrupt) -> io::Result<Self> {
+    fn start(command: &[OsString], fence: i64, on_terminal: bool, interrupt: &Interrupt) -> io::Result<Self> {
+        let hangups = signal(SignalKind::hangup())?;
         // On a terminal it must be in the foreground to read, which is where this process's group is. Else it has a group
         // of its own, by which all that it starts can be stopped.
-        let is_group = !io::stdin().is_terminal();
+        let is_group = !on_terminal;
         let mut starting = Command::new(&command[0]);
         starting.args(&command[1..]).env(FENCE, fence.to_string());
         if is_group {
@@ -222,15 +241,11 @@ impl Running {
             is_group,
         };
         interrupt.before_exit(move || target.send(Signal::KILL));
-        Ok(Self { child, target })
-    }
-
-    /// Hands it a signal that came to this process alone.
-    fn pass_on(&self, signal: Signal) {
-        // A terminal sends Ctrl-C to its whole foreground group.
-        if self.target.is_group || signal != Signal::INT {
-            self.target.send(signal);
-        }
+        Ok(Self {
+            child,
+            target,
+            hangups,
+        })
     }
 
     /// Has it end, by force if it does not do so in time.
