@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod histories;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod processes;
 pub mod random;
 pub mod rules;

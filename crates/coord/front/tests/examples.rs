@@ -51,27 +51,11 @@ examples! {
 }
 
 #[cfg(feature = "postgres")]
-#[tokio::test]
-async fn cx_02_the_examples_run_on_postgres_by_the_url_alone() {
-    use esker_coord::postgres::tokio_postgres::{NoTls, connect};
-
-    let admin = env::var("ESKER_TEST_POSTGRES")
-        .expect("ESKER_TEST_POSTGRES must name a Postgres server: run ./test, which starts one");
-    let (client, connection) = connect(&admin, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    let name = format!("esker_examples_{}", std::process::id());
-    client
-        .batch_execute(&format!("CREATE DATABASE {name}"))
-        .await
-        .unwrap();
-    let (server, _) = admin.rsplit_once('/').unwrap();
-    let url = format!("{server}/{name}");
+#[test]
+fn cx_02_the_examples_run_on_postgres_by_the_url_alone() {
+    let database = esker_testing::postgres::Database::new();
     for example in ["order", "webhook", "schedule", "projection"] {
-        let printed = run(example, Some(&url));
+        let printed = run(example, Some(&database.url()));
         assert!(printed.contains(told(example)), "{printed}");
     }
-    client
-        .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
-        .await
-        .unwrap();
 }

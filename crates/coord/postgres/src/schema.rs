@@ -119,6 +119,9 @@ async fn raise(database: &Database, client: &Client, known: i32) -> Result<i32, 
             .map_err(read)?;
     }
     let from = version(database, client).await?.unwrap_or(0);
+    if from == known {
+        return Ok(from);
+    }
     if from == 0 {
         client
             .batch_execute(&database.sql(VERSIONS))
@@ -129,7 +132,7 @@ async fn raise(database: &Database, client: &Client, known: i32) -> Result<i32, 
         .iter()
         .zip(1..)
         .skip(usize::try_from(from).unwrap_or(0));
-    for (script, version) in missing.chain((from < known).then_some((&FUNCTIONS, known))) {
+    for (script, version) in missing.chain([(&FUNCTIONS, known)]) {
         client
             .batch_execute(&database.sql(script))
             .await
@@ -139,12 +142,10 @@ async fn raise(database: &Database, client: &Client, known: i32) -> Result<i32, 
                 cause: error.into(),
             })?;
     }
-    if from < known {
-        client
-            .query_typed(&database.sql(RAISE), &[(&known, Type::INT4)])
-            .await
-            .map_err(read)?;
-    }
+    client
+        .query_typed(&database.sql(RAISE), &[(&known, Type::INT4)])
+        .await
+        .map_err(read)?;
     Ok(from)
 }
 

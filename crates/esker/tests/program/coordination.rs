@@ -2,10 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 
-use crate::{
-    postgres::Database,
-    support::{Folder, Relay, Running, note, with_store},
-};
+use esker_testing::postgres::Database;
+
+use crate::support::{Folder, Relay, Running, note, with_store};
 
 #[test]
 fn jobs_go_in_are_shown_and_are_cancelled() {

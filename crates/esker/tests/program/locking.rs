@@ -5,17 +5,14 @@ use std::{
     process::{ChildStdout, Stdio},
 };
 
-use esker_testing::wire::Wire;
+use esker_testing::{postgres::Database, wire::Wire};
 use rustix::{
     fs::{Mode, OFlags, open},
     process::Signal,
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 
-use crate::{
-    postgres::Database,
-    support::{Folder, Running, signal, wait_for_line, with_store},
-};
+use crate::support::{Folder, Running, signal, wait_for_line, with_store};
 
 #[test]
 fn a_lock_is_shown_and_taken_from_its_holder() {
@@ -241,7 +238,7 @@ fn a_command_does_not_wait_longer_for_a_store_that_fails_than_for_a_lock() {
         "ran",
     ];
     let mut running = Running::start(&folder, &args);
-    database.while_a_call_for_a_lock_waits(|| wire.cut());
+    while_a_call_for_a_lock_waits(&database, || wire.cut());
     let told = stderr(&mut running);
     assert!(
         told.contains("`l` was not had within 0 s: the database failed"),
@@ -259,7 +256,7 @@ fn a_lock_that_is_had_after_the_user_stopped_is_given_back_and_nothing_runs() {
     let args = ["lock", "run", "l", "--store", &url, "--", "echo", "ran"];
     let mut running = Running::start(&folder, &args);
     let mut told = BufReader::new(running.0.stderr.take().unwrap());
-    database.while_a_call_for_a_lock_waits(|| {
+    while_a_call_for_a_lock_waits(&database, || {
         signal(&running.0, Signal::INT);
         wait_for_line(&mut told, "stopping");
     });
@@ -290,4 +287,21 @@ fn on_a_terminal_ctrl_c_is_the_commands_alone() {
     signal(&running.0, Signal::TERM);
     assert_eq!(ended(running, out), (Some(5), "bye\n".into()));
     drop(terminal);
+}
+
+/// Has all calls that need a lock wait, as if the server were slow; `work` is done once one waits, and the calls go on
+/// when it has ended.
+fn while_a_call_for_a_lock_waits(database: &Database, work: impl FnOnce()) {
+    const WAITING: &str =
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'esker.locks'::regclass";
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let client = database.client().await;
+        client
+            .batch_execute("BEGIN; LOCK TABLE esker.locks")
+            .await
+            .unwrap();
+        while client.query_one(WAITING, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+        work();
+        client.batch_execute("COMMIT").await.unwrap();
+    });
 }

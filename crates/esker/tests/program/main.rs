@@ -9,7 +9,6 @@ mod crash;
 mod locking;
 mod nostr_tools;
 mod outages;
-mod postgres;
 mod rust_nostr;
 mod serving;
 mod support;

@@ -6,12 +6,9 @@ use esker_coord::{
     Queue, QueueOptions, Store, WakeReceiver,
     postgres::{Options, PostgresEngine},
 };
-use esker_testing::wire::Wire;
+use esker_testing::{postgres::Database, wire::Wire};
 
-use crate::{
-    postgres::Database,
-    support::{Folder, Running, wait_for_line},
-};
+use crate::support::{Folder, Running, wait_for_line};
 
 /// What such a command says when the database fails it.
 const FAILED: &str = "the store failed; trying again";

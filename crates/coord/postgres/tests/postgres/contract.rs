@@ -39,7 +39,7 @@ impl esker_coord_suite::Engine for Postgres {
     const PAYLOAD_LIMIT: Option<usize> = Some(7999);
 
     async fn open(clock: Clock) -> Self {
-        Self::on(Arc::new(Database::new().await), clock).await
+        Self::on(Arc::new(Database::new()), clock).await
     }
 
     fn store(&self) -> Store {

@@ -38,7 +38,7 @@ async fn publish(store: Store, stop: Arc<AtomicBool>, publisher: usize) -> (Vec<
 #[tokio::test(flavor = "multi_thread")]
 async fn cs_04_a_server_that_stops_and_crashes_under_load_loses_no_event_and_waiters_wake() {
     let server = Server::start();
-    let database = Database::on(&server.admin()).await;
+    let database = Database::on(&server.admin());
     let options = || Options {
         pool_size: 4,
         ..Options::default()
@@ -123,7 +123,7 @@ async fn through(wire: &Wire, database: &Database) -> Store {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_07_a_commit_that_lost_its_answer_may_have_been_done() {
-    let database = Database::new().await;
+    let database = Database::new();
     let wire = Wire::to(&database.url());
     let store = through(&wire, &database).await;
     let stream = store.stream("s").unwrap();
@@ -181,7 +181,7 @@ async fn cx_07_a_commit_that_lost_its_answer_may_have_been_done() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_07_what_was_lost_before_the_commit_was_undone() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let mut transaction = store.begin().await.unwrap();
     transaction.enqueue("q", "undone").await.unwrap();
@@ -225,7 +225,7 @@ async fn cx_07_a_server_that_is_not_there_did_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_07_an_operation_out_of_time_is_cancelled_on_the_server() {
-    let database = Database::new().await;
+    let database = Database::new();
     let options = Options {
         operation_timeout: Duration::from_secs(2),
         ..Options::default()
@@ -255,7 +255,7 @@ async fn cx_07_an_operation_out_of_time_is_cancelled_on_the_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ct_02_the_callers_own_writes_commit_with_their_side_effects() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let client = database.client().await;
     client
@@ -291,7 +291,7 @@ async fn ct_02_the_callers_own_writes_commit_with_their_side_effects() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ct_02_a_transaction_in_which_something_failed_never_seems_to_commit() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     for publishes in [false, true] {
         let mut transaction = store.begin().await.unwrap();
@@ -321,7 +321,7 @@ async fn ct_02_a_transaction_in_which_something_failed_never_seems_to_commit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ct_03_a_dropped_transaction_gives_its_connection_back_rolled_back() {
-    let database = Database::new().await;
+    let database = Database::new();
     let options = Options {
         pool_size: 2,
         ..Options::default()
@@ -337,7 +337,7 @@ async fn ct_03_a_dropped_transaction_gives_its_connection_back_rolled_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_10_what_was_submitted_is_done_though_nobody_waits_for_it() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let stream = store.stream("s").unwrap();
     stream.publish("first").await.unwrap();
@@ -371,7 +371,7 @@ async fn cx_10_what_was_submitted_is_done_though_nobody_waits_for_it() {
 #[test]
 fn cx_10_calls_on_a_store_whose_runtime_has_ended_fail_and_nothing_else() {
     let own = Runtime::new().unwrap();
-    let database = own.block_on(Database::new());
+    let database = Database::new();
     let store = own.block_on(database.open());
     let queue = store.queue("q", QueueOptions::default()).unwrap();
     // Some wait for their batch when it ends.

@@ -7,7 +7,7 @@ use crate::support::Database;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_08_what_was_written_is_there_when_the_store_is_opened_again() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let stream = store.stream("orders").unwrap();
     assert_eq!(stream.publish("first").await.unwrap(), 1);
@@ -48,7 +48,7 @@ async fn cx_08_what_was_written_is_there_when_the_store_is_opened_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_09_many_processes_open_one_new_database_at_once() {
-    let database = Database::new().await;
+    let database = Database::new();
     let url = database.url();
     let opening: Vec<_> = (0..8)
         .map(|_| {
@@ -69,7 +69,7 @@ async fn cx_09_many_processes_open_one_new_database_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_09_a_schema_that_is_newer_is_refused() {
-    let database = Database::new().await;
+    let database = Database::new();
     database.open().await.close().await;
     let client = database.client().await;
     client
@@ -92,7 +92,7 @@ async fn cx_09_a_schema_that_is_newer_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_09_a_schema_of_an_earlier_version_is_migrated_with_what_is_in_it() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let queue = |store: &Store| store.queue("kept", QueueOptions::default()).unwrap();
     queue(&store).enqueue("job").await.unwrap();
@@ -117,7 +117,7 @@ async fn cx_09_a_schema_of_an_earlier_version_is_migrated_with_what_is_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_02_stores_in_two_schemas_of_one_database_do_not_mix() {
-    let database = Database::new().await;
+    let database = Database::new();
     let one = database.open().await;
     let url = format!("{}?schema=Other-1&pool_size=3", database.url());
     let other = Store::new(PostgresEngine::open(&url, Options::default()).await.unwrap());
@@ -155,7 +155,7 @@ async fn cx_02_stores_in_two_schemas_of_one_database_do_not_mix() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_08_indexes_of_maintenance_are_built_while_the_store_works_and_repaired_when_they_were_left_unusable()
  {
-    let database = Database::new().await;
+    let database = Database::new();
     let client = database.client().await;
     let valid = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid IN \
         (to_regclass('esker.jobs_expiring'), to_regclass('esker.dead_retained'))";
@@ -175,7 +175,7 @@ async fn cq_08_indexes_of_maintenance_are_built_while_the_store_works_and_repair
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_09_who_may_not_make_a_schema_opens_the_one_that_is_there() {
-    let database = Database::new().await;
+    let database = Database::new();
     database.open().await.close().await;
     let client = database.client().await;
     let role = format!("{}_role", database.name());

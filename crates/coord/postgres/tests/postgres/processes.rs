@@ -45,7 +45,7 @@ async fn cq_03_killed_workers_lose_no_job_and_end_none_twice() {
         }
         return;
     }
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let options = QueueOptions {
         max_attempts: 100,
@@ -115,7 +115,7 @@ async fn cs_04_killed_publishers_leave_no_gap_that_a_reader_passes() {
         }
         return;
     }
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let stream = store.stream("events").unwrap();
     let mut receiver = stream.subscribe("reader").await.unwrap();
@@ -159,7 +159,7 @@ async fn cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once()
         store.close().await;
         return;
     }
-    let database = Database::new().await;
+    let database = Database::new();
     let (store, client) = (database.open().await, database.client().await);
     let lead = async || {
         let lock = "SELECT owner, fence, expires_at FROM esker.locks WHERE name = '__alkstore_scheduler'";

@@ -57,7 +57,7 @@ async fn cost(client: &mut Client, sql: &str) -> (i64, i64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_08_what_waits_costs_a_claim_nothing() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let mut client = database.client().await;
     fill(&client, "full").await;
@@ -86,7 +86,7 @@ async fn cq_08_what_waits_costs_a_claim_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_08_plans_that_were_made_for_empty_tables_stay_right_when_they_fill() {
-    let database = Database::new().await;
+    let database = Database::new();
     database.open().await;
     let mut client = database.client().await;
     let filler = database.client().await;
@@ -123,7 +123,7 @@ async fn pages(client: &Client, sql: &str) -> i64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_08_what_was_claimed_before_costs_a_claim_nothing() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let client = database.client().await;
     // The server's own vacuum would do it as well, only later.
@@ -154,7 +154,7 @@ async fn cq_08_what_was_claimed_before_costs_a_claim_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_08_an_idle_look_is_a_read() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let queue = store.queue("idle", QueueOptions::default()).unwrap();
     let later = EnqueueOptions {
@@ -180,7 +180,7 @@ async fn cq_08_an_idle_look_is_a_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_09_enqueues_claims_and_acks_that_wait_together_share_a_commit() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let queue = store.queue("busy", QueueOptions::default()).unwrap();
     queue.enqueue("makes the queue").await.unwrap();
@@ -232,7 +232,7 @@ async fn cq_09_enqueues_claims_and_acks_that_wait_together_share_a_commit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_02_two_who_claim_at_once_pass_each_other() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let queue = store.queue("q", QueueOptions::default()).unwrap();
     let first = queue.enqueue("first").await.unwrap();
@@ -252,7 +252,7 @@ async fn cq_02_two_who_claim_at_once_pass_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_01_a_transaction_that_is_held_keeps_nobody_from_a_new_queue() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let mut held = store.begin().await.unwrap();
     held.enqueue("new", "held").await.unwrap();
@@ -267,7 +267,7 @@ async fn cq_01_a_transaction_that_is_held_keeps_nobody_from_a_new_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_05_the_database_says_of_the_dead_what_the_contract_says() {
-    let database = Database::new().await;
+    let database = Database::new();
     database.open().await;
     let client = database.client().await;
     let functions = "SELECT string_agg(prosrc, ' ') FROM pg_proc WHERE pronamespace = 'esker'::regnamespace";
@@ -279,7 +279,7 @@ async fn cq_05_the_database_says_of_the_dead_what_the_contract_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_05_a_worker_and_its_errors_may_be_any_text() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let queue = store.queue("q", QueueOptions::default()).unwrap();
     let id = queue.enqueue("payload").await.unwrap();
@@ -296,7 +296,7 @@ async fn cq_05_a_worker_and_its_errors_may_be_any_text() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_08_an_idle_worker_is_not_woken_by_other_queues_and_asks_nothing() {
-    let database = Database::new().await;
+    let database = Database::new();
     let (one, other) = (database.open().await, database.open().await);
     let queue = other.queue("mine", QueueOptions::default()).unwrap();
     let mut wakes = queue.listen().await.unwrap();
@@ -318,7 +318,7 @@ async fn cq_08_an_idle_worker_is_not_woken_by_other_queues_and_asks_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_02_a_default_isolation_that_is_too_high_fails_nobody() {
-    let database = Database::new().await;
+    let database = Database::new();
     let client = database.client().await;
     let set = format!(
         "ALTER DATABASE {} SET default_transaction_isolation = 'serializable'",
@@ -349,7 +349,7 @@ async fn cq_02_a_default_isolation_that_is_too_high_fails_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_02_connections_that_are_cut_under_work_strand_no_job() {
     const JOBS: usize = 200;
-    let database = Database::new().await;
+    let database = Database::new();
     let clock = Clock::manual(1_700_000_000);
     let options = || Options {
         clock: Some(clock.clone()),

@@ -54,7 +54,7 @@ async fn publish(store: Store, publisher: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cs_04_every_reader_sees_each_committed_event_once_in_offset_order() {
-    let database = Database::new().await;
+    let database = Database::new();
     let stores = [database.open().await, database.open().await];
     // A transaction elsewhere in the database that has written and does nothing more.
     let idle = database.client().await;
@@ -133,7 +133,7 @@ async fn cs_04_every_reader_sees_each_committed_event_once_in_offset_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cs_04_a_transaction_that_is_held_keeps_no_publisher_waiting() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let (a, b) = (store.stream("a").unwrap(), store.stream("b").unwrap());
     let mut held = store.begin().await.unwrap();
@@ -157,7 +157,7 @@ async fn cs_04_a_transaction_that_is_held_keeps_no_publisher_waiting() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cs_04_transactions_on_the_same_streams_in_another_order_do_not_lock_each_other_out() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let transactions = (0..24).map(|number| {
         let store = store.clone();
@@ -181,7 +181,7 @@ async fn cs_04_transactions_on_the_same_streams_in_another_order_do_not_lock_eac
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cs_01_publishes_that_wait_together_share_a_commit() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let stream = store.stream("shared").unwrap();
     stream.publish("makes the counter").await.unwrap();
@@ -209,7 +209,7 @@ async fn cs_01_publishes_that_wait_together_share_a_commit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cs_01_what_cannot_be_published_does_not_fail_what_shares_its_commit() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let (full, other) = (store.stream("full").unwrap(), store.stream("other").unwrap());
     full.publish("first").await.unwrap();

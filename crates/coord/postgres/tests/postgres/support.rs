@@ -1,61 +1,40 @@
 //! Databases, servers and poolers for the tests, each a test's own.
 
 use std::{
-    env, fs,
+    fs,
     io::Write,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
-    thread,
 };
 
 use esker_coord_api::Store;
 use esker_coord_postgres::{Options, PostgresEngine};
-use tokio::{net::TcpStream, runtime::Runtime};
-use tokio_postgres::{Client, NoTls};
+use esker_testing::postgres;
+use tokio::net::TcpStream;
+use tokio_postgres::Client;
 
-/// A database of its own on the server that `./test` started.
-pub(crate) struct Database {
-    admin: String,
-    name: String,
-}
+/// A database of its own, and the stores on it.
+pub(crate) struct Database(postgres::Database);
 
 impl Database {
-    pub(crate) async fn new() -> Self {
-        let admin = env::var("ESKER_TEST_POSTGRES")
-            .expect("ESKER_TEST_POSTGRES must name a Postgres server: run ./test, which starts one");
-        Self::on(&admin).await
+    pub(crate) fn new() -> Self {
+        Self(postgres::Database::new())
     }
 
-    pub(crate) async fn on(admin: &str) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "esker_test_{}_{}",
-            process::id(),
-            NUMBER.fetch_add(1, Ordering::Relaxed)
-        );
-        let client = connect(admin).await;
-        client
-            .batch_execute(&format!("CREATE DATABASE {name}"))
-            .await
-            .unwrap();
-        Self {
-            admin: admin.to_owned(),
-            name,
-        }
+    pub(crate) fn on(admin: &str) -> Self {
+        Self(postgres::Database::on(admin))
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        self.0.name()
     }
 
     pub(crate) fn url(&self) -> String {
-        let (server, _) = self.admin.rsplit_once('/').expect("the URL names a database");
-        format!("{server}/{}", self.name)
+        self.0.url()
     }
 
     pub(crate) async fn client(&self) -> Client {
-        connect(&self.url()).await
+        self.0.client().await
     }
 
     /// Ends every session on the database but the one that asks.
@@ -73,30 +52,6 @@ impl Database {
     pub(crate) async fn open_with(&self, options: Options) -> Store {
         Store::new(PostgresEngine::open(&self.url(), options).await.unwrap())
     }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        let (admin, name) = (self.admin.clone(), self.name.clone());
-        // The runtime of the test cannot be waited for from here.
-        let dropped = thread::spawn(move || {
-            Runtime::new().unwrap().block_on(async move {
-                if let Ok((client, connection)) = tokio_postgres::connect(&admin, NoTls).await {
-                    tokio::spawn(connection);
-                    let _stays = client
-                        .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
-                        .await;
-                }
-            });
-        });
-        let _ended = dropped.join();
-    }
-}
-
-pub(crate) async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
 }
 
 /// The engine under a store.
@@ -213,7 +168,7 @@ impl Pooler {
             "[databases]\n{name} = host={host} port={server} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              listen_port = {port}\nauth_type = any\npool_mode = transaction\nunix_socket_dir =\n\
              default_pool_size = 3\nmax_client_conn = 100\n",
-            name = database.name,
+            name = database.name(),
         );
         let file = folder.join("ini");
         fs::write(&file, settings).unwrap();
@@ -231,7 +186,7 @@ impl Pooler {
             folder,
             process,
             port,
-            name: database.name.clone(),
+            name: database.name().to_owned(),
         }
     }
 

@@ -30,7 +30,7 @@ async fn cx_02_sslmode_asks_as_much_of_the_server_as_libpq_does() {
     let (root, certificate, key) = certificates();
     let (stranger, _, _) = certificates();
     let server = Server::start_with_tls(&certificate, &key);
-    let database = Database::on(&server.admin()).await;
+    let database = Database::on(&server.admin());
     let folder = tempfile::tempdir().unwrap();
     let (known, unknown) = (folder.path().join("known.pem"), folder.path().join("unknown.pem"));
     fs::write(&known, root).unwrap();
@@ -81,7 +81,7 @@ async fn cx_02_sslmode_asks_as_much_of_the_server_as_libpq_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cx_02_a_server_without_tls_is_refused_where_tls_is_asked_for() {
-    let database = Database::new().await;
+    let database = Database::new();
     assert!(open(&database.url(), "sslmode=prefer").await.is_ok());
     assert!(open(&database.url(), "sslmode=disable").await.is_ok());
     assert!(matches!(

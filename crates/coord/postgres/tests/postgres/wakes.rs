@@ -20,7 +20,7 @@ fn only_wakes() -> Options {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cw_05_a_commit_wakes_other_processes() {
-    let database = Database::new().await;
+    let database = Database::new();
     let (one, other) = (
         database.open_with(only_wakes()).await,
         database.open_with(only_wakes()).await,
@@ -47,7 +47,7 @@ async fn cw_05_a_commit_wakes_other_processes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cw_05_a_rollback_wakes_nobody() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open_with(only_wakes()).await;
     let mut wakes = store.stream("orders").unwrap().listen().await.unwrap();
     let mut news = store.listen("news").await.unwrap();
@@ -64,7 +64,7 @@ async fn cw_05_a_rollback_wakes_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cw_06_in_one_process_a_wake_follows_without_notifications() {
-    let (database, elsewhere) = (Database::new().await, Database::new().await);
+    let (database, elsewhere) = (Database::new(), Database::new());
     // Notifications do not cross databases, so that this store hears none.
     let deaf = Options {
         listener_url: Some(elsewhere.url()),
@@ -98,7 +98,7 @@ async fn cw_06_in_one_process_a_wake_follows_without_notifications() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cw_05_a_wake_that_was_lost_costs_latency_and_is_counted() {
-    let database = Database::new().await;
+    let database = Database::new();
     let options = Options {
         safety_interval: Duration::from_millis(20),
         ..Options::default()
@@ -123,7 +123,7 @@ async fn cw_05_a_wake_that_was_lost_costs_latency_and_is_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cw_03_after_the_listening_connection_was_cut_everybody_reads_again_and_hears_again() {
-    let database = Database::new().await;
+    let database = Database::new();
     let (one, other) = (
         database.open_with(only_wakes()).await,
         database.open_with(only_wakes()).await,
@@ -166,7 +166,7 @@ async fn cw_03_after_the_listening_connection_was_cut_everybody_reads_again_and_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cw_03_closing_ends_who_listens() {
-    let database = Database::new().await;
+    let database = Database::new();
     let store = database.open().await;
     let mut news = store.listen("news").await.unwrap();
     let mut follower = store
@@ -189,7 +189,7 @@ async fn cw_03_closing_ends_who_listens() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cw_01_channels_that_nobody_hears_any_more_are_forgotten() {
-    let database = Database::new().await;
+    let database = Database::new();
     let options = Options {
         heartbeat: Duration::from_millis(10),
         ..only_wakes()
@@ -207,7 +207,7 @@ async fn cw_01_channels_that_nobody_hears_any_more_are_forgotten() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cw_08_behind_a_pooler_the_store_says_that_it_polls_and_all_works() {
-    let database = Database::new().await;
+    let database = Database::new();
     let pooler = Pooler::start(&database).await;
     let polling = Options {
         poll_interval: Duration::from_millis(20),
