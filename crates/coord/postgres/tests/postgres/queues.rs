@@ -4,12 +4,12 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use esker_coord_api::{
-    Clock, DeadPage, EXPIRED, EnqueueOptions, FAILED, MAX_ATTEMPTS, Payload, QueueOptions,
+    Clock, DeadPage, EXPIRED, EnqueueOptions, FAILED, MAX_ATTEMPTS, Payload, Queue, QueueOptions,
 };
 use esker_coord_postgres::{Options, PostgresEngine};
 use futures_util::future::join_all;
@@ -346,6 +346,20 @@ async fn cq_02_a_default_isolation_that_is_too_high_fails_nobody() {
     );
 }
 
+/// Claims three jobs under a name that is not the only worker's, and ends them.
+async fn work(queue: &Queue, working: &AtomicUsize, done: &Mutex<BTreeSet<i64>>) {
+    let Ok(claimed) = queue.claim_batch("the same name", 3).await else {
+        return;
+    };
+    working.fetch_add(claimed.len(), Ordering::SeqCst);
+    for handle in claimed {
+        // A job whose acknowledgement lost its answer may be done, or may come again.
+        if let Ok(true) | Err(_) = handle.ack().await {
+            done.lock().unwrap().insert(handle.job().id);
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cq_02_connections_that_are_cut_under_work_strand_no_job() {
     const JOBS: usize = 200;
@@ -377,23 +391,15 @@ async fn cq_02_connections_that_are_cut_under_work_strand_no_job() {
         Arc::new(AtomicUsize::new(0)),
         Arc::new(Mutex::new(BTreeSet::new())),
     );
+    let over = Arc::new(AtomicBool::new(false));
     let workers: Vec<_> = (0..6)
         .map(|number| {
             let queue = stores[number % 2].queue("q", many).unwrap();
-            let (working, done) = (working.clone(), done.clone());
+            let (working, done, over) = (working.clone(), done.clone(), over.clone());
             tokio::spawn(async move {
-                // Until all is done, whatever is lost on the way.
-                while done.lock().unwrap().len() < JOBS {
-                    let Ok(claimed) = queue.claim_batch("the same name", 3).await else {
-                        continue;
-                    };
-                    working.fetch_add(claimed.len(), Ordering::SeqCst);
-                    for handle in claimed {
-                        // A job whose acknowledgement lost its answer may be done, or may come again.
-                        if let Ok(true) | Err(_) = handle.ack().await {
-                            done.lock().unwrap().insert(handle.job().id);
-                        }
-                    }
+                // Until all is done but what is lost on the way.
+                while done.lock().unwrap().len() < JOBS && !over.load(Ordering::SeqCst) {
+                    work(&queue, &working, &done).await;
                 }
             })
         })
@@ -406,12 +412,15 @@ async fn cq_02_connections_that_are_cut_under_work_strand_no_job() {
         // What a lost answer left claimed lapses.
         clock.advance(301);
     }
-    while done.lock().unwrap().len() < JOBS {
-        clock.advance(301);
-        tokio::task::yield_now().await;
-    }
+    over.store(true, Ordering::SeqCst);
     for worker in workers {
         worker.await.unwrap();
+    }
+    // Nobody holds a claim now, whose time could run out under it.
+    let queue = stores[0].queue("q", many).unwrap();
+    while done.lock().unwrap().len() < JOBS {
+        clock.advance(301);
+        work(&queue, &working, &done).await;
     }
     // Nothing is left but what an acknowledgement did not reach.
     clock.advance(301);
