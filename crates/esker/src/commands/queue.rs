@@ -82,19 +82,19 @@ struct Enqueue {
     queue: String,
     #[command(flatten)]
     payloads: Payloads,
-    #[command(flatten)]
-    options: JobOptions,
-}
-
-/// What is said about a job.
-#[derive(Debug, clap::Args)]
-pub(crate) struct JobOptions {
     /// Seconds until the job is ready
     #[arg(long, value_name = "SECONDS")]
     delay: Option<i64>,
     /// When the job is ready, in unix seconds
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
     run_at: Option<i64>,
+    #[command(flatten)]
+    options: JobOptions,
+}
+
+/// What is said about a job, whoever enqueues it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct JobOptions {
     /// Jobs of a higher one are claimed first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i64,
@@ -141,11 +141,10 @@ struct Which {
 impl From<JobOptions> for EnqueueOptions {
     fn from(options: JobOptions) -> Self {
         Self {
-            delay: options.delay,
-            run_at: options.run_at,
             priority: options.priority,
             max_attempts: options.attempts,
             expires: options.expires,
+            ..Self::default()
         }
     }
 }
@@ -168,7 +167,14 @@ async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit
     let queue = |name: &str| coordination::queue(store, name);
     match command {
         Command::List => list(&store.inspect().await?.queues, json)?,
-        Command::Enqueue(args) => enqueue(&queue(&args.queue)?, args.payloads, args.options.into()).await?,
+        Command::Enqueue(args) => {
+            let options = EnqueueOptions {
+                delay: args.delay,
+                run_at: args.run_at,
+                ..args.options.into()
+            };
+            enqueue(&queue(&args.queue)?, args.payloads, options).await?;
+        }
         Command::Show(args) => match queue(&args.queue)?.get_job(args.id).await? {
             Some(job) => show(&job, json)?,
             None => {

@@ -397,6 +397,11 @@ fn mistakes_are_told_before_anything_is_done() {
             &["schedule", "add", "s", "* * * * *", "q", "x"],
             "@every <n><unit>",
         ),
+        (
+            // Its jobs are ready at their boundaries.
+            &["schedule", "add", "s", "@every 9s", "q", "x", "--delay", "5"],
+            "unexpected argument '--delay'",
+        ),
         (&["schedule", "run", "--ttl", "0"], "ttl_s is invalid"),
         (&["queue", "list", "--store", "memory:"], "sqlite:PATH"),
     ] {
