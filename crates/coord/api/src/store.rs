@@ -52,7 +52,8 @@ impl Store {
     }
 
     /// Runs `work` in a transaction and commits it; an error or a panic rolls back (CT-03). Inside, use the transaction
-    /// alone: what a [`Queue`] or a [`Stream`] does is no part of it, and on SQLite would wait for its end.
+    /// alone: what a [`Queue`] or a [`Stream`] does is no part of it, and on SQLite waits for its end, which waits for it in
+    /// turn, until the transaction has been idle for too long and is rolled back.
     pub async fn with_transaction<T, E: From<crate::Error>>(
         &self,
         work: impl AsyncFnOnce(&mut Transaction) -> Result<T, E>,
@@ -86,7 +87,8 @@ impl Store {
     }
 
     /// Adds a schedule, or changes the one of this name (CD-01, CD-03): at each boundary a job is enqueued, with the
-    /// default queue options and these. Nothing fires without a runner: see [`run_schedules`](Self::run_schedules).
+    /// default queue options and these. Such a job is ready at its boundary, whatever they say of that. Nothing fires
+    /// without a runner: see [`run_schedules`](Self::run_schedules).
     pub async fn schedule(
         &self,
         name: &str,

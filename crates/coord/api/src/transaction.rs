@@ -66,13 +66,14 @@ impl Transaction {
         self.0.notify(Name::new(channel)?, payload.into()).await
     }
 
-    /// Saves how far a consumer has come: with what was done for its events, this is exactly once (CS-06).
+    /// Saves how far a consumer has come: with what was done for its events, this is exactly once (CS-06). Ask for the events
+    /// or the offset in the same transaction, not before it.
     pub async fn save_offset(&mut self, stream: &str, consumer: &str, offset: i64) -> Result<()> {
         let (stream, consumer) = (Name::new(stream)?, LocalName::new(consumer)?);
         self.0.save_offset(stream, consumer, offset).await
     }
 
-    /// How far a consumer has come.
+    /// How far a consumer has come. Others that ask for it in a transaction wait for the end of this one (CS-06).
     pub async fn get_offset(&mut self, stream: &str, consumer: &str) -> Result<i64> {
         let (stream, consumer) = (Name::new(stream)?, LocalName::new(consumer)?);
         self.0.get_offset(stream, consumer).await
@@ -88,7 +89,8 @@ impl Transaction {
         self.read(Name::new(stream)?, Cursor::After(offset), limit).await
     }
 
-    /// Events after what the consumer has saved.
+    /// Events after what the consumer has saved. Others that ask for them in a transaction wait for the end of this one, so
+    /// that each goes on where the other has saved (CS-06).
     pub async fn read_from_consumer(
         &mut self,
         stream: &str,

@@ -60,8 +60,7 @@ async fn main() -> Result<()> {
 async fn project(store: &Store, dies: bool) -> Result<Option<usize>> {
     store
         .with_transaction(async |tx| {
-            // Takes the row: on Postgres another projector waits here, and then reads the offset that this one saved.
-            run(tx, "UPDATE example_total SET amount = amount").await?;
+            // Another projector waits here, and then reads from the offset that this one saved.
             let events = tx.read_from_consumer(STREAM, CONSUMER, 4).await?;
             let Some(last) = events.last() else {
                 return Ok(None);

@@ -117,7 +117,8 @@
 //! shortly; for one write with its side effects there is `sqlite::SqliteStore::write`, which shares its commit with others,
 //! and for reads of your own tables `SqliteStore::database().read`; both by [`Store::engine`]. Open the file by nothing else
 //! in the same process: closing a descriptor of it drops SQLite's locks. A consumer that keeps its own
-//! tables, with its offset saved in the same transaction, sees each event exactly once.
+//! tables, with its offset saved in the same transaction, sees each event exactly once, however many do its
+//! work.
 //!
 //! Examples to run: `order` (own SQL on both engines), `webhook` (an outbox), `schedule` (a leader and its successor),
 //! `projection` (exactly once).

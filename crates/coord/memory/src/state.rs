@@ -2,11 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use esker_coord_api::{Channel, Clock, NextTime, WakeHub};
+use esker_coord_api::{Channel, Clock, LocalName, Name, NextTime, WakeHub};
 
 use crate::{jobs::Jobs, locks::Locks, schedules::Schedules, streams::Streams};
 
@@ -19,11 +19,16 @@ pub(crate) struct State {
     pub(crate) schedules: Schedules,
 }
 
+/// Kept by one transaction at a time.
+type Keep = Arc<tokio::sync::Mutex<()>>;
+
 /// What the handles of one store share.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     state: Mutex<State>,
     hubs: Mutex<Hubs>,
+    /// One for each consumer that a transaction asked for: who has it keeps the consumer.
+    consumers: Mutex<BTreeMap<(Name, LocalName), Keep>>,
 }
 
 /// Who listens, by handle.
@@ -39,7 +44,13 @@ impl Shared {
             clock,
             state: Mutex::default(),
             hubs: Mutex::default(),
+            consumers: Mutex::default(),
         }
+    }
+
+    /// What a transaction takes to keep a consumer of a stream.
+    pub(crate) fn consumer(&self, of: (Name, LocalName)) -> Keep {
+        lock(&self.consumers).entry(of).or_default().clone()
     }
 
     /// The state, for one operation at a time: each is atomic.

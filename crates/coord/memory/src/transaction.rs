@@ -1,13 +1,15 @@
 //! Transactions: changes that are kept aside, and made to the shared state in one step.
 //!
-//! Nothing that a transaction can do fails or depends on what others do meanwhile, so nobody waits for it.
+//! Nothing that a transaction can do fails or depends on what others do meanwhile, so nobody waits for it, but who asks for
+//! the offset of the same consumer (CS-06).
 
-use std::{future::ready, sync::Arc};
+use std::{collections::BTreeMap, future::ready, sync::Arc};
 
 use esker_coord_api::{
     BoxFuture, Channel, Cursor, EngineTransaction, Error, Job, LocalName, Name, NewEvent, NewJob, Payload,
     Result, StreamEvent,
 };
+use tokio::sync::OwnedMutexGuard;
 
 use crate::{
     jobs::stored,
@@ -22,6 +24,8 @@ pub(crate) struct MemoryTransaction {
     handle: u64,
     changes: Vec<Change>,
     wakes: Vec<Channel>,
+    /// Consumers that nobody else may ask for until the end.
+    held: BTreeMap<(Name, LocalName), OwnedMutexGuard<()>>,
 }
 
 impl MemoryTransaction {
@@ -31,6 +35,7 @@ impl MemoryTransaction {
             handle,
             changes: Vec::new(),
             wakes: Vec::new(),
+            held: BTreeMap::new(),
         }
     }
 
@@ -55,6 +60,16 @@ impl MemoryTransaction {
         let mut state = self.shared.state().clone();
         self.apply(&mut state);
         Ok(view(&state))
+    }
+
+    async fn hold(&mut self, stream: &Name, consumer: &LocalName) -> Result<()> {
+        self.check()?;
+        let key = (stream.clone(), consumer.clone());
+        if !self.held.contains_key(&key) {
+            let guard = self.shared.consumer(key.clone()).lock_owned().await;
+            self.held.insert(key, guard);
+        }
+        Ok(())
     }
 
     fn apply(&self, state: &mut State) {
@@ -95,7 +110,10 @@ impl EngineTransaction for MemoryTransaction {
     }
 
     fn get_offset(&mut self, stream: Name, consumer: LocalName) -> BoxFuture<'_, Result<i64>> {
-        Box::pin(ready(self.view(|state| state.streams.offset(&stream, &consumer))))
+        Box::pin(async move {
+            self.hold(&stream, &consumer).await?;
+            self.view(|state| state.streams.offset(&stream, &consumer))
+        })
     }
 
     fn get_job(&mut self, queue: Name, id: i64) -> BoxFuture<'_, Result<Option<Job>>> {
@@ -103,8 +121,12 @@ impl EngineTransaction for MemoryTransaction {
     }
 
     fn read(&mut self, stream: Name, from: Cursor, limit: usize) -> BoxFuture<'_, Result<Vec<StreamEvent>>> {
-        let events = self.view(|state| state.streams.read(&stream, &from, limit));
-        Box::pin(ready(events))
+        Box::pin(async move {
+            if let Cursor::Saved(consumer) = &from {
+                self.hold(&stream, consumer).await?;
+            }
+            self.view(|state| state.streams.read(&stream, &from, limit))
+        })
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {

@@ -20,7 +20,11 @@ use crate::{
     queues,
     shared::Shared,
     streams::{Append, GET_OFFSET, Reading, SAVE_OFFSET, Saving, saved},
+    text::escape,
 };
+
+/// Ends with the transaction. Another's name with the same hash is waited for, too, which harms nobody.
+const HOLD: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
 
 /// A transaction on a connection of the pool. Dropping it rolls back.
 ///
@@ -66,6 +70,15 @@ impl PostgresTransaction {
             events.iter().map(|event| (stream, event)),
         );
         self.held.query(Append::SQL, &append.parameters()).await.map(drop)
+    }
+
+    /// Keeps the consumer's offset from others that ask for it in a transaction, until the end of this one: of two that do
+    /// the work of one consumer, the second goes on where the first has saved (CS-06).
+    async fn hold(&mut self, stream: &Name, consumer: &LocalName) -> Result<(), Error> {
+        let consumer = escape(consumer.as_str());
+        let what = format!("{}\n{stream}\n{consumer}", self.shared.database.schema());
+        let parameters = [(&what as _, Type::TEXT)];
+        self.held.query(HOLD, &parameters).await.map(drop)
     }
 
     async fn finish(self) -> Result<(), Error> {
@@ -141,6 +154,7 @@ impl EngineTransaction for PostgresTransaction {
 
     fn get_offset(&mut self, stream: Name, consumer: LocalName) -> BoxFuture<'_, Result<i64>> {
         self.step(move |this| async move {
+            this.hold(&stream, &consumer).await?;
             let saving = Saving::new(&stream, &consumer, 0);
             Ok(saved(&this.held.query(GET_OFFSET, &saving.whose()).await?))
         })
@@ -156,6 +170,9 @@ impl EngineTransaction for PostgresTransaction {
 
     fn read(&mut self, stream: Name, from: Cursor, limit: usize) -> BoxFuture<'_, Result<Vec<StreamEvent>>> {
         self.step(move |this| async move {
+            if let Cursor::Saved(consumer) = &from {
+                this.hold(&stream, consumer).await?;
+            }
             this.append(&stream).await?;
             let reading = Reading::new(stream, from, limit);
             let rows = this.held.query(Reading::SQL, &reading.parameters()).await?;

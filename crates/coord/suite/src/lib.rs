@@ -154,6 +154,7 @@ macro_rules! suite {
                 cs_07_trimmed_events_are_passed_over,
                 cs_07_a_saved_offset_beyond_the_end_waits_for_what_comes_after,
                 cs_07_the_end_of_the_store_is_the_end,
+                cs_06_of_two_that_do_the_work_of_one_consumer_each_goes_on_after_the_other,
                 cs_06_an_offset_that_commits_with_the_work_is_exactly_once,
             ],
             queues: [

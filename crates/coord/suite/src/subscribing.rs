@@ -1,6 +1,6 @@
 //! CS-07: consumers that follow a stream.
 
-use esker_coord_api::{Error, EventReceiver};
+use esker_coord_api::{Error, EventReceiver, Store};
 
 use crate::{
     World,
@@ -156,6 +156,46 @@ pub async fn cs_07_the_end_of_the_store_is_the_end(world: World) {
     assert!(receiver.recv().await.is_none());
     assert!(matches!(receiver.try_recv().await, Err(Error::Closed)));
     assert!(matches!(receiver.save_offset().await, Err(Error::Closed)));
+}
+
+pub async fn cs_06_of_two_that_do_the_work_of_one_consumer_each_goes_on_after_the_other(world: World) {
+    const EVENTS: i64 = 60;
+    publish(&world, 60).await;
+    let project = async |store: Store, reads: bool| {
+        loop {
+            let mut transaction = store.begin().await.unwrap();
+            let read = if reads {
+                transaction.read_from_consumer("s", "c\0", 2).await
+            } else {
+                let saved = transaction.get_offset("s", "c\0").await.unwrap();
+                transaction.read_since("s", saved, 2).await
+            };
+            let read = read.unwrap();
+            let Some(last) = read.last() else { return };
+            for event in &read {
+                transaction.publish("copy", event.payload.clone()).await.unwrap();
+            }
+            transaction.save_offset("s", "c\0", last.offset).await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+    };
+    let stores = [world.store().clone(), world.second().await];
+    let tasks: Vec<_> = (0..4)
+        .map(|n| tokio::spawn(project(stores[n / 2].clone(), n % 2 == 0)))
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let copied = world.stream("copy").read_since(0, 1000).await.unwrap();
+    let copied: Vec<_> = copied.into_iter().map(|event| event.payload).collect();
+    let published = world.stream("s").read_since(0, EVENTS).await.unwrap();
+    assert_eq!(
+        copied,
+        published
+            .into_iter()
+            .map(|event| event.payload)
+            .collect::<Vec<_>>()
+    );
 }
 
 pub async fn cs_06_an_offset_that_commits_with_the_work_is_exactly_once(world: World) {
