@@ -249,6 +249,22 @@ fn a_command_does_not_wait_longer_for_a_store_that_fails_than_for_a_lock() {
 }
 
 #[test]
+fn a_command_is_stopped_when_the_store_fails_its_lock_again_and_again() {
+    let (database, folder) = (Database::new(), Folder::new());
+    let wire = Wire::to(&database.url());
+    let options = ["--ttl", "2", "--store", wire.url()];
+    let (mut running, out) = start(&folder, &options, "exec sleep 600");
+    // From now on each call fails at once, which leaves time for many before the lock lapses.
+    wire.cut();
+    let told = stderr(&mut running);
+    assert!(
+        told.contains("the lock `l` was lost, and the command was stopped"),
+        "{told}"
+    );
+    assert_eq!(ended(running, out), (Some(1), String::new()));
+}
+
+#[test]
 fn a_lock_that_is_had_after_the_user_stopped_is_given_back_and_nothing_runs() {
     let (database, folder) = (Database::new(), Folder::new());
     let url = database.url();

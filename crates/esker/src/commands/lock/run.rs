@@ -187,22 +187,24 @@ async fn holder(store: &Store, name: &str) -> String {
 
 /// Renews the lock again and again; ends when it is lost, or was not renewed for so long that it soon may be.
 async fn keep(lock: &Lock, ttl: u32, third: Duration, taken: Instant) -> anyhow::Error {
-    let (mut renewed, mut next) = (taken, taken + third);
+    let mut renewed = taken;
     loop {
-        sleep_until(next).await;
-        let asked = Instant::now();
+        sleep_until(renewed + third).await;
         // A process that was halted asks once more all the same.
-        let until = (renewed + 2 * third).max(asked + third / 2);
-        match timeout_at(until, lock.renew(ttl.into())).await {
-            Ok(Ok(true)) => (renewed, next) = (asked, asked + third),
-            Ok(Ok(false)) => return anyhow::anyhow!("it lapsed, or was taken away"),
-            Ok(Err(error)) if Instant::now() < until => {
-                tracing::warn!(error = error.report(), "the lock was not renewed; trying again");
-                next = (Instant::now() + AGAIN).min(until);
+        let until = (renewed + 2 * third).max(Instant::now() + third / 2);
+        renewed = loop {
+            let asked = Instant::now();
+            match timeout_at(until, lock.renew(ttl.into())).await {
+                Ok(Ok(true)) => break asked,
+                Ok(Ok(false)) => return anyhow::anyhow!("it lapsed, or was taken away"),
+                Ok(Err(error)) if Instant::now() < until => {
+                    tracing::warn!(error = error.report(), "the lock was not renewed; trying again");
+                    sleep_until((Instant::now() + AGAIN).min(until)).await;
+                }
+                Ok(Err(error)) => return error.into(),
+                Err(_) => return anyhow::anyhow!("the store did not answer in time"),
             }
-            Ok(Err(error)) => return error.into(),
-            Err(_) => return anyhow::anyhow!("the store did not answer in time"),
-        }
+        };
     }
 }
 
