@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use esker_coord::{
     Error, Queue, QueueOptions, Store,
     postgres::{Options, PostgresEngine},
-    sqlite::{Settings, SqliteStore},
+    sqlite::{Settings, SqliteEngine},
 };
 
 use crate::{
@@ -29,7 +29,11 @@ pub(crate) async fn open_at(config: &Config, location: Location, missing: Missin
             Err(Usage("a store in memory is this process's alone: use `sqlite:PATH`".into()).into())
         }
         Location::Postgres(url) => {
-            let engine = PostgresEngine::open(&url, Options::default()).await;
+            let options = Options {
+                create: missing == Missing::Create,
+                ..Options::default()
+            };
+            let engine = PostgresEngine::open(&url, options).await;
             Ok(Store::new(engine.context("cannot open the store on PostgreSQL")?))
         }
         Location::Sqlite(path) => {
@@ -42,7 +46,7 @@ pub(crate) async fn open_at(config: &Config, location: Location, missing: Missin
                 database: store::database(config),
                 ..Settings::default()
             };
-            let engine = SqliteStore::open(&path, settings)
+            let engine = SqliteEngine::open(&path, settings)
                 .with_context(|| format!("cannot open the store at {}", path.display()))?;
             Ok(Store::new(engine))
         }

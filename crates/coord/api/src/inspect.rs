@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::Name;
+
 /// What a store holds at one moment, each list by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Inspection {
@@ -82,6 +84,14 @@ pub struct ScheduleInspection {
     pub queue: String,
     /// Its next boundary, in unix seconds.
     pub next: i64,
+}
+
+impl Inspection {
+    /// The lock under which a runner leads the schedules; `None` where nobody runs them (CD-02).
+    pub fn scheduler(&self) -> Option<&LockInspection> {
+        let name = Name::scheduler();
+        self.locks.iter().find(|lock| lock.name == name.as_str())
+    }
 }
 
 impl ConsumerInspection {

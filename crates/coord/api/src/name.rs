@@ -51,6 +51,11 @@ impl Name {
         Self(format!("{RESERVED}{rest}").into())
     }
 
+    /// The lock that the runners of schedules take (CD-02).
+    pub(crate) fn scheduler() -> Self {
+        Self::reserved("scheduler")
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

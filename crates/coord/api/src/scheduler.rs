@@ -67,7 +67,7 @@ impl Store {
 
     /// Waits until this runner leads; `None` at the stop.
     async fn win(&self, ttl: i64, waiting: &mut Waiting, stop: &CancellationToken) -> Result<Option<Lock>> {
-        let name = Name::reserved("scheduler");
+        let name = Name::scheduler();
         let owner = LocalName::new(&format!("scheduler-{}-{:016x}", process::id(), fastrand::u64(..)))?;
         let mut pause = Pause::default();
         while !stop.is_cancelled() {

@@ -44,7 +44,7 @@ impl Channel {
     /// The channel that giving back this lock wakes, if there is one: that of the schedules, whose runners wait for
     /// theirs (CD-02).
     pub fn released(lock: &Name) -> Option<Self> {
-        (*lock == Name::reserved("scheduler")).then(Self::schedules)
+        (*lock == Name::scheduler()).then(Self::schedules)
     }
 
     /// The channel whose text is this, as [`as_str`](Self::as_str) gave it in some process.
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn cd_02_only_the_lock_of_the_schedules_wakes_who_waits_for_it() {
-        let schedules = Channel::released(&Name::reserved("scheduler"));
+        let schedules = Channel::released(&Name::scheduler());
         assert_eq!(schedules, Some(Channel::schedules()));
         assert_eq!(Channel::released(&Name::new("scheduler").unwrap()), None);
     }

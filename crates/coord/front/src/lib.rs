@@ -114,8 +114,8 @@
 //!
 //! Inside, use `tx` alone: a [`Queue`] or [`Stream`] handle is no part of the transaction, and on SQLite would wait for its
 //! end. Jobs that it enqueues carry the default queue options. On SQLite a transaction holds the file's one writer, so hold it
-//! shortly; for one write with its side effects there is `sqlite::SqliteStore::write`, which shares its commit with others,
-//! and for reads of your own tables `SqliteStore::database().read`; both by [`Store::engine`]. Open the file by nothing else
+//! shortly; for one write with its side effects there is `sqlite::SqliteEngine::write`, which shares its commit with others,
+//! and for reads of your own tables `SqliteEngine::database().read`; both by [`Store::engine`]. Open the file by nothing else
 //! in the same process: closing a descriptor of it drops SQLite's locks. A consumer that keeps its own
 //! tables, with its offset saved in the same transaction, sees each event exactly once, however many do its
 //! work.

@@ -67,7 +67,7 @@ async fn sqlite(rest: &str) -> Result<Store> {
     // Opening waits for the disk, and for other processes that open the same file.
     std::thread::spawn(move || {
         // Nobody waits for it any more if this fails.
-        let _ = answer.send(esker_coord_sqlite::SqliteStore::open(&path, settings));
+        let _ = answer.send(esker_coord_sqlite::SqliteEngine::open(&path, settings));
     });
     match opened.await {
         Ok(engine) => Ok(Store::new(engine?)),

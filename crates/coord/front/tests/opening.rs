@@ -24,7 +24,7 @@ async fn cx_02_a_url_opens_a_file_with_its_options_and_what_is_in_it_stays() {
     let url = format!("sqlite:{}?synchronous=normal&readers=2", path.display()).replace(' ', "%20");
     let store = open(&url).await.unwrap();
     assert_eq!(store.kind(), "sqlite");
-    assert!(store.engine::<esker_coord::sqlite::SqliteStore>().is_some());
+    assert!(store.engine::<esker_coord::sqlite::SqliteEngine>().is_some());
     let queue = store.queue("q", QueueOptions::default()).unwrap();
     let id = queue.enqueue("x").await.unwrap();
     store.close().await;

@@ -67,6 +67,9 @@ pub enum Error {
     /// The server is older than Postgres 14.
     #[error("the server is Postgres {0}; 14 or newer is needed")]
     ServerTooOld(String),
+    /// The database has no store in this schema, and none was to be made: see [`Options::create`](crate::Options::create).
+    #[error("there is no store in the schema {0} of this database")]
+    NoSchema(String),
     /// The schema was made by a newer build.
     #[error("schema {schema} has version {found}, and this build knows {known}")]
     NewerSchema {

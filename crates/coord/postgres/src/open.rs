@@ -22,7 +22,7 @@ pub(crate) async fn open(url: &str, mut options: Options) -> Result<(Arc<Shared>
     };
     let stats = Arc::new(Counters::default());
     let database = Database::new(&main, &options, stats.clone());
-    schema::migrate(&database).await?;
+    schema::migrate(&database, options.create).await?;
     let number: i64 = one(&database.write(NUMBER, &[]).await?)?;
     let deferred = database.clone();
     let shared = Arc::new(Shared::new(database, options, format!("{number:x}"), stats));

@@ -9,9 +9,11 @@ use crate::Error;
 /// How the database is reached and used. `Options::default()` suits a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The schema that holds everything of the store; made at open. Stores in different schemas of one database do
+    /// The schema that holds everything of the store. Stores in different schemas of one database do
     /// not see each other. Default `esker`; also `?schema=` in the URL.
     pub schema: String,
+    /// Whether a schema that is not there is made; else opening fails with [`Error::NoSchema`]. Default true.
+    pub create: bool,
     /// Connections that the pool holds at most; the listening connection is one more. Default 10; also
     /// `?pool_size=` in the URL.
     pub pool_size: usize,
@@ -45,6 +47,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             schema: "esker".to_owned(),
+            create: true,
             pool_size: 10,
             listener_url: None,
             connect_timeout: Duration::from_secs(5),

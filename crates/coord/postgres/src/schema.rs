@@ -38,16 +38,19 @@ const RAISE: &str = "WITH gone AS (DELETE FROM {schema}.version) INSERT INTO {sc
 /// Ends with the transaction: nothing hangs on a session (CW-08). The key is the schema's.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(x'45534b52'::int, hashtext($1))";
 
-/// Refuses a server that is too old, and brings the schema to the version that this build knows. Many processes may
+/// Refuses a server that is too old, and brings the schema to the version that this build knows; `create` says whether
+/// one that is not there is made. Many processes may
 /// do so at once; a schema that is up to date is only read.
-pub(crate) async fn migrate(database: &Database) -> Result<(), Error> {
+pub(crate) async fn migrate(database: &Database, create: bool) -> Result<(), Error> {
     let connection = database.connection().await?;
     let read = |error| Error::of(error, Running::Undecided);
     let server = connection.query_typed_one(SERVER, &[]).await.map_err(read)?;
     check_server(server.get(0), server.get(1))?;
     let known = i32::try_from(MIGRATIONS.len()).expect("there are few migrations");
-    if version(database, &connection).await? == Some(known) {
-        return Ok(());
+    match version(database, &connection).await? {
+        Some(version) if version == known => return Ok(()),
+        None if !create => return Err(Error::NoSchema(database.schema().to_owned())),
+        _ => {}
     }
     // Whatever the database's default is: what others did while this waited for the lock must be seen.
     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";

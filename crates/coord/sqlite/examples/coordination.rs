@@ -18,12 +18,12 @@ use std::{
 };
 
 use esker_coord_api::{EnqueueOptions, NewEvent, Payload, Queue, QueueOptions, Result, Store};
-use esker_coord_sqlite::{Settings, SqliteStore};
+use esker_coord_sqlite::{Settings, SqliteEngine};
 
 const BODY: [u8; 100] = [b'x'; 100];
 
 fn open(folder: &Path, name: &str) -> Result<Store> {
-    Ok(Store::new(SqliteStore::open(
+    Ok(Store::new(SqliteEngine::open(
         &folder.join(name),
         Settings::default(),
     )?))
@@ -143,7 +143,7 @@ async fn queue(folder: &Path) -> Result<()> {
     println!(
         "{:?}",
         store
-            .engine::<SqliteStore>()
+            .engine::<SqliteEngine>()
             .map(|engine| engine.database().stats())
     );
     store.close().await;
@@ -322,7 +322,7 @@ async fn wake(folder: &Path) -> Result<()> {
         println!(
             "  {:.2} s of the processor, {:?}",
             cpu_seconds() - before,
-            busy.engine::<SqliteStore>()
+            busy.engine::<SqliteEngine>()
                 .map(|engine| engine.database().stats().watcher_looks)
         );
         busy.close().await;

@@ -59,14 +59,14 @@ impl Default for Settings {
 /// A coordination store on one SQLite file, for one host and many processes; clones share it. Consumers use it through
 /// [`esker_coord_api::Store`].
 #[derive(Debug, Clone)]
-pub struct SqliteStore {
+pub struct SqliteEngine {
     database: Database,
     clock: Clock,
     read_budget: Duration,
     busy: BusyQueues,
 }
 
-impl SqliteStore {
+impl SqliteEngine {
     /// Opens or makes the file, and brings the coordination tables up to date: see [`Database::open`].
     pub fn open(path: &Path, settings: Settings) -> Result<Self, Error> {
         let database = Database::open(path, settings.database, &[SCHEMA])?;
@@ -156,7 +156,7 @@ fn next_time(at: i64, now: i64) -> NextTime {
     }
 }
 
-impl Engine for SqliteStore {
+impl Engine for SqliteEngine {
     fn kind(&self) -> &'static str {
         "sqlite"
     }

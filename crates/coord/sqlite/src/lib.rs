@@ -2,19 +2,19 @@
 //!
 //! # The store
 //!
-//! A [`SqliteStore`] has streams, queues, locks, wakes and schedules, for one host and many processes; consumers use it
+//! A [`SqliteEngine`] has streams, queues, locks, wakes and schedules, for one host and many processes; consumers use it
 //! through [`esker_coord_api::Store`]. Each operation is one closure in the writer's next group commit, or one read, so
 //! calls that are made at the same time share a commit and a flush. Business rows and their side effects commit together in
-//! [`SqliteStore::write`], or in a transaction that its caller holds ([`SqliteTransaction`]).
+//! [`SqliteEngine::write`], or in a transaction that its caller holds ([`SqliteTransaction`]).
 //!
 //! A commit leaves the channels that it wakes as rows beside it. In the same process they are woken at once; in others one
 //! watcher thread is told by the system that the log was written, and wakes who listens to these channels and nobody else.
 //!
 //! ```
 //! # use esker_coord_api::{QueueOptions, Store};
-//! # use esker_coord_sqlite::{Error, Settings, SqliteStore};
+//! # use esker_coord_sqlite::{Error, Settings, SqliteEngine};
 //! # async fn tour(folder: &std::path::Path) -> Result<(), esker_coord_api::Error> {
-//! let engine = SqliteStore::open(&folder.join("shop.db"), Settings::default())?;
+//! let engine = SqliteEngine::open(&folder.join("shop.db"), Settings::default())?;
 //! let store = Store::new(engine.clone());
 //! let mut placed = store.listen("placed").await?;
 //! engine
@@ -98,7 +98,7 @@ mod watcher;
 mod writer;
 
 pub use database::Database;
-pub use engine::{Effects, SCHEMA, Settings, SqliteStore, SqliteTransaction};
+pub use engine::{Effects, SCHEMA, Settings, SqliteEngine, SqliteTransaction};
 pub use error::Error;
 pub use esker_coord_api::{Clock, Outcome};
 pub use held::HeldTransaction;

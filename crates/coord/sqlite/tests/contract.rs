@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use esker_coord_api::{Clock, Store};
-use esker_coord_sqlite::{Settings, SqliteStore};
+use esker_coord_sqlite::{Settings, SqliteEngine};
 use esker_coord_suite::Engine;
 use tempfile::TempDir;
 
@@ -17,11 +17,11 @@ fn open(folder: &TempDir, clock: &Clock) -> Store {
         clock: clock.clone(),
         ..Settings::default()
     };
-    Store::new(SqliteStore::open(&folder.path().join("coord.db"), settings).unwrap())
+    Store::new(SqliteEngine::open(&folder.path().join("coord.db"), settings).unwrap())
 }
 
 impl Engine for Sqlite {
-    type Inner = SqliteStore;
+    type Inner = SqliteEngine;
     const WRITERS_WAIT: bool = true;
 
     async fn open(clock: Clock) -> Self {

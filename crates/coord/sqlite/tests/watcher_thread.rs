@@ -7,7 +7,7 @@
 )]
 
 use esker_coord_api::Store;
-use esker_coord_sqlite::{Settings, SqliteStore};
+use esker_coord_sqlite::{Settings, SqliteEngine};
 
 fn watchers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
@@ -19,7 +19,7 @@ fn watchers() -> usize {
 async fn cw_06_many_listeners_share_one_thread_that_ends_with_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("coord.db");
-    let store = Store::new(SqliteStore::open(&path, Settings::default()).unwrap());
+    let store = Store::new(SqliteEngine::open(&path, Settings::default()).unwrap());
     assert_eq!(watchers(), 0);
     let mut listeners = Vec::new();
     for n in 0..200 {

@@ -347,9 +347,20 @@ pub async fn cd_02_who_waits_to_lead_is_woken_when_the_leader_gives_way(world: W
         let LockAttempt::Held(fence) = leader.try_lock(lock.clone(), local("a"), 60).await.unwrap() else {
             panic!("a free lock");
         };
+        let leads = async || {
+            world
+                .store()
+                .inspect()
+                .await
+                .unwrap()
+                .scheduler()
+                .map(|lock| lock.owner.clone())
+        };
+        assert_eq!(leads().await.as_deref(), Some("a"));
         let mut wakes = engine.listen(Channel::schedules()).await.unwrap();
         assert!(leader.release_lock(lock.clone(), fence).await.unwrap());
         assert!(wakes.recv().await.is_some());
+        assert_eq!(leads().await, None);
         let LockAttempt::Held(next) = engine.try_lock(lock.clone(), local("b"), 60).await.unwrap() else {
             panic!("a lock that was given back");
         };

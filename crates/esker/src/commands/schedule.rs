@@ -133,14 +133,14 @@ fn tell(done: &str, name: &str, json: bool) -> anyhow::Result<Exit> {
 }
 
 async fn list(store: &Store, json: bool) -> anyhow::Result<Exit> {
-    let schedules = store.inspect().await?.schedules;
+    let found = store.inspect().await?;
     if json {
-        output::line(format_args!("{:#}", serde_json::to_value(schedules)?))?;
+        output::line(format_args!("{:#}", serde_json::to_value(found.schedules)?))?;
         return Ok(Exit::Done);
     }
     let mut rows = table::new(["schedule", "spec", "queue", "next (UTC)"]);
     table::left(&mut rows, [1, 2]);
-    for schedule in schedules {
+    for schedule in &found.schedules {
         rows.add_row([
             printable(&schedule.name),
             schedule.spec.clone(),
@@ -149,5 +149,8 @@ async fn list(store: &Store, json: bool) -> anyhow::Result<Exit> {
         ]);
     }
     output::line(rows.trim_fmt())?;
+    if !found.schedules.is_empty() && found.scheduler().is_none() {
+        eprintln!("nobody runs them: `esker schedule run`, or a runner in a program of yours");
+    }
     Ok(Exit::Done)
 }

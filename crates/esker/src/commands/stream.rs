@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use esker_coord::{NewEvent, Store, StreamEvent, inspection::StreamInspection};
+use esker_coord::{NewEvent, Store, Stream, StreamEvent, inspection::StreamInspection};
 use serde_json::json;
 
 use crate::{
@@ -131,7 +131,7 @@ async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit
         Command::Read(args) => {
             let stream = store.stream(&args.stream)?;
             let mut after = match &args.consumer {
-                Some(consumer) => stream.get_offset(consumer).await?,
+                Some(consumer) => saved(store, &stream, consumer).await?,
                 None => args.after,
             };
             let mut left = args.limit;
@@ -200,7 +200,7 @@ async fn tail(store: &Store, args: Tail, json: bool) -> anyhow::Result<()> {
     };
     let mut after = match (args.after, &args.consumer) {
         (Some(offset), _) => offset,
-        (None, Some(consumer)) => stream.get_offset(consumer).await?,
+        (None, Some(consumer)) => saved(store, &stream, consumer).await?,
         (None, None) => last,
     };
     loop {
@@ -223,6 +223,19 @@ async fn tail(store: &Store, args: Tail, json: bool) -> anyhow::Result<()> {
             }
         }
     }
+}
+
+/// What the consumer has saved. One that has saved nothing begins at the start, and may be mistyped.
+async fn saved(store: &Store, stream: &Stream, consumer: &str) -> anyhow::Result<i64> {
+    let offset = stream.get_offset(consumer).await?;
+    if offset == 0
+        && let Ok(found) = find(store, stream.name()).await
+        && let Err(absent) =
+            coordination::find("offset of consumer", consumer, found.consumers, |one| &one.name)
+    {
+        eprintln!("{absent}\nbeginning at the start");
+    }
+    Ok(offset)
 }
 
 /// The stream as it is; the error is [`Absent`] when nothing was ever published to it.

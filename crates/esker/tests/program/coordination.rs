@@ -188,6 +188,14 @@ fn events_are_published_read_followed_and_trimmed() {
             .ok(&["stream", "read", "orders", "--consumer", "billing"])
             .starts_with("3\t")
     );
+    let mistyped = folder.run(&["stream", "read", "orders", "--consumer", "biling", "--limit", "1"]);
+    assert!(
+        mistyped.stdout.starts_with("1\t")
+            && mistyped
+                .stderr
+                .contains("no offset of consumer `biling` in the store; did you mean `billing`?"),
+        "{mistyped:?}"
+    );
 
     let mut running = Running::start(
         &folder,
@@ -338,7 +346,11 @@ fn schedules_are_added_run_and_removed() {
         (&schedules[0]["spec"], &schedules[0]["queue"]),
         (&"@every 1s".into(), &"ticks".into())
     );
-    assert!(folder.ok(&["schedule", "list"]).contains("@every 1s"));
+    let unrun = folder.run(&["schedule", "list"]);
+    assert!(
+        unrun.stdout.contains("@every 1s") && unrun.stderr.contains("nobody runs them"),
+        "{unrun:?}"
+    );
 
     let running = Running::start(&folder, &["schedule", "run"]);
     let job = with_store(&folder, async |store| {
@@ -358,6 +370,7 @@ fn schedules_are_added_run_and_removed() {
         (&b"now"[..], 7)
     );
     assert_eq!(job.boundary, Some(job.run_at));
+    assert_eq!(folder.run(&["schedule", "list"]).stderr, "");
     assert_eq!(running.stop(), Some(0));
     // The lead was given back.
     assert_eq!(folder.json(&["lock", "list"]), serde_json::json!([]));
@@ -435,6 +448,11 @@ fn queues_streams_and_schedules_are_on_postgres_by_the_url_alone() {
     let url = database.url();
     let folder = Folder::new();
     let on = |args: &[&'static str]| folder.json(&[args, &["--store", url.as_str()]].concat());
+    let missing = folder.run(&["queue", "list", "--store", &url]);
+    assert!(
+        missing.code == Some(1) && missing.stderr.contains("no store in the schema esker"),
+        "{missing:?}"
+    );
     let id = on(&["queue", "enqueue", "mails", "hello"]).to_string();
     let job = folder.json(&["queue", "show", "mails", &id, "--store", &url]);
     assert_eq!(job["payload"], "hello");

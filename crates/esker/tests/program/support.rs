@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
 };
 
-use esker_coord::{Store, sqlite::SqliteStore};
+use esker_coord::{Store, sqlite::SqliteEngine};
 use esker_nostr::{Event, Keys};
 use futures_util::{SinkExt as _, StreamExt as _};
 use rustix::process::{Pid, Signal, kill_process};
@@ -98,7 +98,9 @@ impl From<Output> for Done {
 
 /// The store of the folder, as another program has it.
 fn store(folder: &Folder) -> Store {
-    Store::new(SqliteStore::open(&folder.path("esker.db"), esker_coord::sqlite::Settings::default()).unwrap())
+    Store::new(
+        SqliteEngine::open(&folder.path("esker.db"), esker_coord::sqlite::Settings::default()).unwrap(),
+    )
 }
 
 /// Runs what another program does with the store, and closes it.

@@ -116,6 +116,28 @@ async fn cx_09_a_schema_of_an_earlier_version_is_migrated_with_what_is_in_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn cx_02_where_no_schema_is_to_be_made_none_is() {
+    let database = Database::new();
+    let only = |url: String| async move {
+        let options = Options {
+            create: false,
+            ..Options::default()
+        };
+        PostgresEngine::open(&url, options).await.map(Store::new)
+    };
+    let refused = only(database.url()).await.err().unwrap();
+    assert!(
+        matches!(&refused, Error::NoSchema(schema) if schema == "esker"),
+        "{refused:?}"
+    );
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'esker'";
+    let client = database.client().await;
+    assert_eq!(client.query_one(schemas, &[]).await.unwrap().get::<_, i64>(0), 0);
+    database.open().await.close().await;
+    only(database.url()).await.unwrap().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cx_02_stores_in_two_schemas_of_one_database_do_not_mix() {
     let database = Database::new();
     let one = database.open().await;

@@ -10,7 +10,7 @@ use crate::{
     engine::{queues, streams},
 };
 
-/// What a closure of [`SqliteStore::write`](crate::SqliteStore::write) writes with: its own savepoint in the shared
+/// What a closure of [`SqliteEngine::write`](crate::SqliteEngine::write) writes with: its own savepoint in the shared
 /// transaction. Nothing of it is visible before the commit, and all of it is gone when the closure gives an error.
 ///
 /// The clock was read once, when the closure began (CX-04). Jobs carry the default queue options (CT-04).

@@ -10,8 +10,8 @@ use crate::{
     engine::{queues, streams},
 };
 
-/// The transaction of a [`SqliteStore`](crate::SqliteStore). It keeps every other writer of the file waiting, so hold it
-/// shortly (CT-05); a closure in [`SqliteStore::write`](crate::SqliteStore::write) shares its commit with others instead.
+/// The transaction of a [`SqliteEngine`](crate::SqliteEngine). It keeps every other writer of the file waiting, so hold it
+/// shortly (CT-05); a closure in [`SqliteEngine::write`](crate::SqliteEngine::write) shares its commit with others instead.
 pub struct SqliteTransaction {
     held: HeldTransaction,
     clock: Clock,
@@ -22,7 +22,7 @@ impl SqliteTransaction {
         Self { held, clock }
     }
 
-    /// The transaction behind the contract's, when that is of a [`SqliteStore`](crate::SqliteStore).
+    /// The transaction behind the contract's, when that is of a [`SqliteEngine`](crate::SqliteEngine).
     pub fn of(transaction: &mut esker_coord_api::Transaction) -> Option<&mut Self> {
         transaction.engine_mut()
     }

@@ -1,7 +1,7 @@
 //! Side effects beside the caller's own statements, and a file that others share.
 
 use esker_coord_api::{Clock, Error, Outcome, Store};
-use esker_coord_sqlite::{Database, Effects, Options, SCHEMA, Schema, SqliteStore, SqliteTransaction};
+use esker_coord_sqlite::{Database, Effects, Options, SCHEMA, Schema, SqliteEngine, SqliteTransaction};
 use std::time::Duration;
 
 use crate::support::queue;
@@ -13,7 +13,7 @@ const ORDERS: Schema = Schema {
 
 struct Shop {
     folder: tempfile::TempDir,
-    store: SqliteStore,
+    store: SqliteEngine,
     face: Store,
 }
 
@@ -21,7 +21,7 @@ fn shop() -> Shop {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
     let database = Database::open(&path, Options::default(), &[ORDERS, SCHEMA]).unwrap();
-    let store = SqliteStore::on(database, Clock::system(), Duration::from_secs(10));
+    let store = SqliteEngine::on(database, Clock::system(), Duration::from_secs(10));
     Shop {
         folder,
         face: Store::new(store.clone()),

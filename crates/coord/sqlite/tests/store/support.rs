@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use esker_coord_api::{EnqueueOptions, Payload, Queue, QueueOptions, Store};
-use esker_coord_sqlite::{Settings, SqliteStore, Stats, rusqlite::Connection};
+use esker_coord_sqlite::{Settings, SqliteEngine, Stats, rusqlite::Connection};
 use tempfile::TempDir;
 
 pub(crate) struct Fixture {
@@ -47,10 +47,10 @@ pub(crate) fn ask(folder: &Path, sql: &str) -> i64 {
 }
 
 pub(crate) fn open(folder: &Path, settings: Settings) -> Store {
-    Store::new(SqliteStore::open(&folder.join("coord.db"), settings).unwrap())
+    Store::new(SqliteEngine::open(&folder.join("coord.db"), settings).unwrap())
 }
 
-pub(crate) fn engine(store: &Store) -> &SqliteStore {
+pub(crate) fn engine(store: &Store) -> &SqliteEngine {
     store.engine().unwrap()
 }
 

@@ -174,7 +174,7 @@ async fn idle(store: &Store, listeners: usize, time: Duration) -> anyhow::Result
 
 /// What the engine counts of its work.
 fn counters(store: &Store) -> Vec<(&'static str, u64)> {
-    if let Some(engine) = store.engine::<sqlite::SqliteStore>() {
+    if let Some(engine) = store.engine::<sqlite::SqliteEngine>() {
         let stats = engine.database().stats();
         vec![
             ("commits", stats.commits),
