@@ -67,60 +67,8 @@ fn is_refusal(error: &esker_coord::Error) -> bool {
     )
 }
 
-/// What went wrong and why, each cause once: many an error's text holds that of its cause.
-pub(crate) fn text(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            // `Error code 14: unable to open` after `unable to open` adds the code alone.
-            let new = match cause.split_once(": ") {
-                Some((new, told)) if text.contains(told) => new,
-                _ => &cause,
-            };
-            text = format!("{text}: {new}");
-        }
-    }
-    text
-}
-
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::text;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{told}")]
-    struct Told {
-        told: &'static str,
-        source: io::Error,
-    }
-
-    #[test]
-    fn an_error_tells_each_cause_once() {
-        let of = |told, cause: &str| {
-            let source = io::Error::other(cause.to_owned());
-            text(&anyhow::Error::new(Told { told, source }).context("cannot open the store"))
-        };
-        assert_eq!(
-            of("no room", "disk full"),
-            "cannot open the store: no room: disk full"
-        );
-        assert_eq!(
-            of("no room: disk full", "disk full"),
-            "cannot open the store: no room: disk full"
-        );
-        assert_eq!(
-            of("unable to open", "Error code 14: unable to open"),
-            "cannot open the store: unable to open: Error code 14"
-        );
     }
 }

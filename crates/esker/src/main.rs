@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("error: {}", exit::text(&error));
+            eprintln!("error: {}", esker_coord::engine::with_sources(error.as_ref()));
             exit::Exit::of(&error).into()
         }
     }

@@ -115,14 +115,19 @@ fn failed(outcome: Outcome) -> &'static str {
     }
 }
 
-/// An error's text with those of its sources, each once: many an error's text holds that of its source.
-pub(crate) fn with_sources(error: &(dyn error::Error + 'static)) -> String {
+/// An error's text with those of its sources, each told once: many an error's text holds that of its source.
+pub fn with_sources(error: &(dyn error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let told = error.to_string();
         if !text.contains(&told) {
-            text = format!("{text}: {told}");
+            // `Error code 14: unable to open` after `unable to open` adds the code alone.
+            let new = match told.split_once(": ") {
+                Some((new, again)) if text.contains(again) => new,
+                _ => &told,
+            };
+            text = format!("{text}: {new}");
         }
         source = error.source();
     }
@@ -131,7 +136,7 @@ pub(crate) fn with_sources(error: &(dyn error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
+    use std::{error::Error as _, io};
 
     use super::*;
 
@@ -151,5 +156,29 @@ mod tests {
             "the database failed, and the work may have been done: no answer"
         );
         assert_eq!(Error::Closed.report(), "the store is closed");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{told}")]
+    struct Told {
+        told: &'static str,
+        source: io::Error,
+    }
+
+    #[test]
+    fn cx_07_a_report_tells_each_cause_once() {
+        for (told, cause, report) in [
+            ("no room", "disk full", "no room: disk full"),
+            ("no room: disk full", "disk full", "no room: disk full"),
+            (
+                "unable to open",
+                "Error code 14: unable to open",
+                "unable to open: Error code 14",
+            ),
+        ] {
+            let source = io::Error::other(cause);
+            let error = Error::database(Told { told, source }, Outcome::Aborted);
+            assert_eq!(error.report(), format!("the database failed: {report}"));
+        }
     }
 }

@@ -30,7 +30,7 @@ mod work;
 pub use backoff::backoff;
 pub use clock::{Clock, sleep};
 pub use engine::{BoxFuture, Engine, EngineTransaction, Firing, LockAttempt, NextTime};
-pub use error::{Error, Outcome, Result};
+pub use error::{Error, Outcome, Result, with_sources};
 pub use inspect::{
     ConsumerInspection, Inspection, LockInspection, QueueInspection, ScheduleInspection, StreamInspection,
 };

@@ -182,6 +182,6 @@ pub mod engine {
     pub use esker_coord_api::{
         BoxFuture, CatchUp, Channel, Claim, Claimed, Cursor, Engine, EngineTransaction, Firing, LockAttempt,
         MOST_REPLAYED, MOST_SETTLED, NewJob, NewSchedule, NextTime, Settlement, Start, WakeHub, backoff,
-        claim_order, has_lapsed, is_claimable, settles, sleep, spent_error,
+        claim_order, has_lapsed, is_claimable, settles, sleep, spent_error, with_sources,
     };
 }
