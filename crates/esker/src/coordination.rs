@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use esker_coord::{
-    Error, Queue, QueueOptions, Store,
+    Error, Location, Queue, QueueOptions, Store,
     postgres::{Options, PostgresEngine},
     sqlite::{Settings, SqliteEngine},
 };
@@ -13,12 +13,12 @@ use crate::{
     config::{Config, nearest},
     exit::Usage,
     payloads::printable,
-    store::{self, Location, Missing},
+    store::{self, Missing},
 };
 
 /// Opens the configured store.
 pub(crate) async fn open(config: &Config, missing: Missing) -> anyhow::Result<Store> {
-    let location = Location::parse(config.text("store")).map_err(Usage)?;
+    let location = store::location(config.text("store")).map_err(Usage)?;
     open_at(config, location, missing).await
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn open_at(config: &Config, location: Location, missing: Missin
             let engine = PostgresEngine::open(&url, options).await;
             Ok(Store::new(engine.context("cannot open the store on PostgreSQL")?))
         }
-        Location::Sqlite(path) => {
+        Location::Sqlite { path, .. } => {
             anyhow::ensure!(
                 missing == Missing::Create || path.exists(),
                 "no store at {}; --store names another place",

@@ -3,23 +3,12 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use esker_coord_sqlite as database;
+use esker_coord::{Location, sqlite};
 use esker_events_api::{EventStore, Options};
 use esker_events_memory::MemoryStore;
 use esker_events_sqlite::{Settings, SqliteStore};
 
 use crate::{config::Config, exit::Usage};
-
-/// Where a store is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Location {
-    /// A SQLite file.
-    Sqlite(PathBuf),
-    /// In memory, gone with the process.
-    Memory,
-    /// A PostgreSQL database, by its URL.
-    Postgres(String),
-}
 
 /// Whether a store that is not there yet is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,33 +19,30 @@ pub(crate) enum Missing {
     Refuse,
 }
 
-impl Location {
-    /// Reads a URL or a path; the error says what is wrong with it.
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
-        match scheme {
-            "sqlite" if rest.trim_start_matches('/').is_empty() => {
-                Err("the path is missing, as in `sqlite:esker.db`".into())
-            }
-            "sqlite" if rest.contains('?') => Err(
-                "options after `?` are not taken here: a file is opened as the configuration says \
-                 (a file of that name is `./NAME`)"
-                    .into(),
-            ),
-            "sqlite" => Ok(Self::Sqlite(rest.strip_prefix("//").unwrap_or(rest).into())),
-            "memory" if rest.is_empty() => Ok(Self::Memory),
-            "postgres" | "postgresql" if rest.starts_with("//") => Ok(Self::Postgres(url.into())),
-            // One letter is no scheme: it may be a drive.
-            _ if rest.starts_with("//")
-                || (scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphabetic())) =>
-            {
-                Err(format!(
-                    "`{scheme}:` is no store; use `sqlite:PATH`, `memory:`, or `postgres://HOST/DATABASE` for queues and streams (`./{url}` is a file of that name)"
-                ))
-            }
-            _ if url.is_empty() => Err("it is empty; use `sqlite:PATH`".into()),
-            _ => Ok(Self::Sqlite(url.into())),
+/// Reads a URL or a path; the error says what is wrong with it.
+pub(crate) fn location(text: &str) -> Result<Location, String> {
+    match Location::parse(text) {
+        Ok(None) if text.is_empty() => Err("it is empty; use `sqlite:PATH`".into()),
+        Ok(None) => Ok(file(text.into())),
+        Ok(Some(Location::Sqlite { options, .. })) if !options.is_empty() => Err(
+            "options after `?` are not taken here: a file is opened as the configuration says \
+                 (`%3F` is a question mark in the file's name)"
+                .into(),
+        ),
+        Ok(Some(location)) => Ok(location),
+        Err(esker_coord::Error::InvalidOption { reason, .. }) if text.contains("//") => Err(reason),
+        Err(esker_coord::Error::InvalidOption { reason, .. }) => {
+            Err(format!("{reason} (`./{text}` is a file of that name)"))
         }
+        Err(error) => Err(error.report()),
+    }
+}
+
+/// A file by its path.
+pub(crate) fn file(path: PathBuf) -> Location {
+    Location::Sqlite {
+        path,
+        options: String::new(),
     }
 }
 
@@ -69,7 +55,7 @@ pub(crate) fn open(
 ) -> anyhow::Result<Arc<dyn EventStore>> {
     open_at(
         config,
-        &Location::parse(config.text("store")).map_err(Usage)?,
+        &location(config.text("store")).map_err(Usage)?,
         missing,
         query_budget,
     )
@@ -100,7 +86,7 @@ pub(crate) fn open_at(
                 .into(),
         )
         .into()),
-        Location::Sqlite(path) => {
+        Location::Sqlite { path, .. } => {
             anyhow::ensure!(
                 missing == Missing::Create || path.exists(),
                 "no store at {}; --store names another place",
@@ -125,15 +111,15 @@ fn settings(config: &Config) -> Settings {
 }
 
 /// What `[sqlite]` says of the file.
-pub(crate) fn database(config: &Config) -> database::Options {
-    let default = database::Options::default();
+pub(crate) fn database(config: &Config) -> sqlite::Options {
+    let default = sqlite::Options::default();
     let readers = config.integer("sqlite.readers");
     let max_bytes = config.integer("sqlite.max_bytes");
     let cache = |name| u32::try_from(config.integer(name)).expect("the table of keys bounds it");
-    database::Options {
+    sqlite::Options {
         synchronous: match config.text("sqlite.durability") {
-            "normal" => database::Synchronous::Normal,
-            _ => database::Synchronous::Full,
+            "normal" => sqlite::Synchronous::Normal,
+            _ => sqlite::Synchronous::Full,
         },
         readers: if readers == 0 {
             default.readers
@@ -143,6 +129,7 @@ pub(crate) fn database(config: &Config) -> database::Options {
         reader_cache: cache("sqlite.reader_cache_kib"),
         writer_cache: cache("sqlite.writer_cache_kib"),
         wal_limit: config.integer("sqlite.wal_bytes"),
+        inotify: config.bool("sqlite.inotify"),
         max_pages: (max_bytes > 0).then(|| u32::try_from(max_bytes / PAGE_BYTES).unwrap_or(u32::MAX)),
         ..default
     }
@@ -154,39 +141,74 @@ fn size(number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::Location;
+    use super::{Location, database, file, location, sqlite};
+    use crate::config::Config;
 
     #[test]
     fn urls_and_paths_name_stores() {
-        let sqlite = |path: &str| Ok(Location::Sqlite(path.into()));
-        assert_eq!(Location::parse("sqlite:esker.db"), sqlite("esker.db"));
-        assert_eq!(
-            Location::parse("sqlite:/var/lib/esker.db"),
-            sqlite("/var/lib/esker.db")
-        );
-        assert_eq!(
-            Location::parse("sqlite:///var/lib/esker.db"),
-            sqlite("/var/lib/esker.db")
-        );
-        assert_eq!(Location::parse("data/esker.db"), sqlite("data/esker.db"));
-        assert_eq!(Location::parse("./odd:name.db"), sqlite("./odd:name.db"));
-        assert_eq!(Location::parse("c:name.db"), sqlite("c:name.db"));
-        assert_eq!(Location::parse("name-2:b.db"), sqlite("name-2:b.db"));
-        assert_eq!(Location::parse("memory:"), Ok(Location::Memory));
+        for (text, path) in [
+            ("sqlite:esker.db", "esker.db"),
+            ("sqlite:/var/lib/esker.db", "/var/lib/esker.db"),
+            ("sqlite:///var/lib/esker.db", "/var/lib/esker.db"),
+            ("data/esker.db", "data/esker.db"),
+            ("./odd:name.db", "./odd:name.db"),
+            ("c:name.db", "c:name.db"),
+            ("name-2:b.db", "name-2:b.db"),
+        ] {
+            assert_eq!(location(text), Ok(file(path.into())), "{text}");
+        }
+        assert_eq!(location("memory:"), Ok(Location::Memory));
         for url in ["postgres://app@db/app", "postgresql://db/app"] {
-            assert_eq!(Location::parse(url), Ok(Location::Postgres(url.into())));
+            assert_eq!(location(url), Ok(Location::Postgres(url.into())));
         }
         for wrong in [
             "",
             "sqlite:",
             "sqlite://",
+            "sqlite:a.db?readers=2",
             "postgres:app",
             "mysql://localhost",
             "mysql:foo",
             "memory:x",
             "odd:name.db",
         ] {
-            assert!(Location::parse(wrong).is_err(), "{wrong}");
+            assert!(location(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_url_is_decoded_and_a_path_is_taken_as_it_is() {
+        assert_eq!(location("sqlite:a%20b%3F.db"), Ok(file("a b?.db".into())));
+        assert_eq!(location("a%20b?.db"), Ok(file("a%20b?.db".into())));
+    }
+
+    #[test]
+    fn the_configuration_says_how_the_file_is_opened() {
+        let set = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| format!("sqlite.{set}")).collect();
+            database(&Config::load(None, Vec::new(), &sets).unwrap())
+        };
+        let (default, unset) = (sqlite::Options::default(), set(&[]));
+        assert_eq!(format!("{unset:?}"), format!("{default:?}"));
+        let options = set(&[
+            "durability=normal",
+            "readers=3",
+            "reader_cache_kib=300",
+            "writer_cache_kib=400",
+            "wal_bytes=2000000",
+            "inotify=false",
+            "max_bytes=8192",
+        ]);
+        let expected = sqlite::Options {
+            synchronous: sqlite::Synchronous::Normal,
+            readers: 3,
+            reader_cache: 300,
+            writer_cache: 400,
+            wal_limit: 2_000_000,
+            inotify: false,
+            max_pages: Some(2),
+            ..default
+        };
+        assert_eq!(format!("{options:?}"), format!("{expected:?}"));
     }
 }

@@ -148,6 +148,7 @@
 //! engines' own options, and all that is theirs alone, are under the modules of the same names; nothing there is needed to
 //! use the store.
 
+mod location;
 mod open;
 #[cfg(feature = "sqlite")]
 mod sqlite_url;
@@ -165,6 +166,7 @@ pub use esker_coord_memory as memory;
 pub use esker_coord_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use esker_coord_sqlite as sqlite;
+pub use location::Location;
 pub use open::open;
 
 /// What [`Store::inspect`] tells, part by part.

@@ -1,16 +1,15 @@
-//! What a URL of the SQLite engine says: the file, and after `?` how it is opened.
+//! How a URL has a SQLite file opened: what it says after `?`.
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
-use esker_coord_api::{Error, Result};
+use esker_coord_api::Result;
 use esker_coord_sqlite::{Settings, Synchronous};
-use percent_encoding::percent_decode_str;
 
-use crate::open::invalid;
+use crate::location::{decode, invalid};
 
 type Set = fn(&mut Settings, &str) -> Option<()>;
 
-const OPTIONS: [(&str, Set); 11] = [
+const OPTIONS: [(&str, Set); 12] = [
     ("synchronous", |settings, value| {
         settings.database.synchronous = match value {
             "full" => Synchronous::Full,
@@ -30,6 +29,10 @@ const OPTIONS: [(&str, Set); 11] = [
     }),
     ("idle_transaction_ms", |settings, value| {
         millis(value, &mut settings.database.idle_transaction)
+    }),
+    ("inotify", |settings, value| {
+        settings.database.inotify = value.parse().ok()?;
+        Some(())
     }),
     ("watch_interval_ms", |settings, value| {
         millis(value, &mut settings.database.watch_interval)
@@ -54,17 +57,10 @@ const OPTIONS: [(&str, Set); 11] = [
     }),
 ];
 
-/// Reads what follows `sqlite:`.
-pub(crate) fn parse(rest: &str) -> Result<(PathBuf, Settings)> {
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let path = decode(path.strip_prefix("//").unwrap_or(path))?;
-    match path.as_str() {
-        "" | "/" => return Err(invalid("it names no file, as `sqlite:path.db` does")),
-        ":memory:" => return Err(invalid("a store in memory is `memory:`")),
-        _ => {}
-    }
+/// Reads what follows `?`.
+pub(crate) fn settings(options: &str) -> Result<Settings> {
     let mut settings = Settings::default();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+    for pair in options.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some((_, set)) = OPTIONS.iter().find(|(known, _)| *known == name) else {
             let known: Vec<&str> = OPTIONS.iter().map(|(known, _)| *known).collect();
@@ -74,17 +70,17 @@ pub(crate) fn parse(rest: &str) -> Result<(PathBuf, Settings)> {
             )));
         };
         if set(&mut settings, &decode(value)?).is_none() {
-            let takes = if name == "synchronous" {
-                "`full` or `normal`"
-            } else {
-                "a whole number"
+            let takes = match name {
+                "synchronous" => "`full` or `normal`",
+                "inotify" => "`true` or `false`",
+                _ => "a whole number",
             };
             return Err(invalid(format!(
                 "its option `{name}` takes {takes}, not `{value}`"
             )));
         }
     }
-    Ok((path.into(), settings))
+    Ok(settings)
 }
 
 fn number<N: FromStr>(value: &str, field: &mut N) -> Option<()> {
@@ -97,40 +93,21 @@ fn millis(value: &str, field: &mut Duration) -> Option<()> {
     Some(())
 }
 
-/// `%` and two digits are a byte; any other `%` is itself.
-fn decode(text: &str) -> Result<String, Error> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded
-        .map(Into::into)
-        .map_err(|_| invalid(format!("`{text}` is not UTF-8 when it is decoded")))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
-    fn cx_02_a_url_names_a_file_and_how_it_is_opened() {
-        for (rest, path) in [
-            ("a.db", "a.db"),
-            ("dir/a.db", "dir/a.db"),
-            ("/var/a.db", "/var/a.db"),
-            ("//a.db", "a.db"),
-            ("///var/a.db", "/var/a.db"),
-            ("a%20b%3Fc.db?readers=2", "a b?c.db"),
-            ("50%.db", "50%.db"),
-        ] {
-            assert_eq!(parse(rest).unwrap().0, Path::new(path), "{rest}");
-        }
-        let (_, settings) = parse(
-            "a.db?synchronous=normal&readers=3&busy_timeout_ms=1&read_budget_ms=2&idle_transaction_ms=3&watch_interval_ms=4\
-             &safety_poll_ms=5&writer_cache_kib=6&reader_cache_kib=7&wal_limit_bytes=8&max_pages=9",
+    fn cx_02_a_url_says_how_a_file_is_opened() {
+        assert!(settings("").unwrap().database.inotify);
+        let settings = settings(
+            "synchronous=normal&readers=3&busy_timeout_ms=1&read_budget_ms=2&idle_transaction_ms=3&inotify=false\
+             &watch_interval_ms=%34&safety_poll_ms=5&writer_cache_kib=6&reader_cache_kib=7&wal_limit_bytes=8&max_pages=9",
         )
         .unwrap();
         let database = settings.database;
         assert_eq!(database.synchronous, Synchronous::Normal);
+        assert!(!database.inotify);
         let spans = [
             database.busy_timeout,
             settings.read_budget,
@@ -147,22 +124,19 @@ mod tests {
     }
 
     #[test]
-    fn cx_02_what_a_url_cannot_say_is_refused_with_what_would_be_right() {
-        for (rest, tells) in [
-            ("", "sqlite:path.db"),
-            ("//", "sqlite:path.db"),
-            ("?readers=2", "sqlite:path.db"),
-            (":memory:", "`memory:`"),
-            ("a.db?reader=2", "`reader`; there are synchronous, readers"),
-            ("a.db?cache=shared", "`cache`"),
-            ("a.db?readers=many", "`readers` takes a whole number, not `many`"),
-            ("a.db?readers", "`readers` takes"),
-            ("a.db?max_pages=-1", "`max_pages`"),
-            ("a.db?synchronous=off", "`full` or `normal`, not `off`"),
-            ("a%FF.db", "UTF-8"),
+    fn cx_02_an_option_that_a_url_cannot_have_is_refused_with_what_would_be_right() {
+        for (options, tells) in [
+            ("reader=2", "`reader`; there are synchronous, readers"),
+            ("cache=shared", "`cache`"),
+            ("readers=many", "`readers` takes a whole number, not `many`"),
+            ("readers", "`readers` takes"),
+            ("max_pages=-1", "`max_pages`"),
+            ("synchronous=off", "`full` or `normal`, not `off`"),
+            ("inotify=1", "`true` or `false`, not `1`"),
+            ("readers=%FF", "UTF-8"),
         ] {
-            let refused = parse(rest).unwrap_err().to_string();
-            assert!(refused.contains(tells), "{rest}: {refused}");
+            let refused = settings(options).unwrap_err().to_string();
+            assert!(refused.contains(tells), "{options}: {refused}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The examples, run as their readers run them: on a new file, and on a new database where the build has Postgres.
 
+#![cfg(any(feature = "sqlite", feature = "postgres"))]
 #![allow(clippy::unwrap_used)]
 
 use std::{env, process::Command};

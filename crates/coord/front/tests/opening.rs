@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use esker_coord::{Error, Job, QueueOptions, Transaction, open};
+use esker_coord::{Error, Job, Transaction, open};
 
 async fn refusal(url: &str) -> String {
     match open(url).await {
@@ -19,6 +19,8 @@ async fn refusal(url: &str) -> String {
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn cx_02_a_url_opens_a_file_with_its_options_and_what_is_in_it_stays() {
+    use esker_coord::QueueOptions;
+
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my store.db");
     let url = format!("sqlite:{}?synchronous=normal&readers=2", path.display()).replace(' ', "%20");

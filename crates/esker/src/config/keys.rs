@@ -94,7 +94,7 @@ pub(crate) const KEYS: &[Key] = &[
         "store",
         "sqlite:esker.db",
         store,
-        "Where everything is kept: `sqlite:PATH`, or a path. `memory:` keeps events until the process ends; \
+        "Where everything is kept: `sqlite:PATH`, in which `%20` is a space, or a path as it is. `memory:` keeps events until the process ends; \
          `postgres://HOST/DATABASE` keeps queues, streams, locks and schedules, but no events.",
     ),
     text(
@@ -193,6 +193,11 @@ pub(crate) const KEYS: &[Key] = &[
         40 << 20,
         (1 << 20, 1 << 34),
         "Size of the write-ahead log, in bytes, at which it is checkpointed.",
+    ),
+    bool(
+        "sqlite.inotify",
+        true,
+        "Learn of other processes' commits by inotify; `false` on a file system that does not tell of them, which is then looked at every 2 ms.",
     ),
     integer(
         "sqlite.max_bytes",
@@ -432,7 +437,7 @@ fn any(_value: &str) -> Result<(), String> {
 }
 
 fn store(value: &str) -> Result<(), String> {
-    crate::store::Location::parse(value).map(|_| ())
+    crate::store::location(value).map(|_| ())
 }
 
 fn address(value: &str) -> Result<(), String> {

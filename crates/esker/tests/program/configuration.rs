@@ -70,7 +70,7 @@ fn a_file_that_is_named_must_be_there_and_a_bad_value_names_its_source() {
         ),
         (
             &["import", "--store", "mysql:foo", "none.jsonl"],
-            "`mysql:` is no store; use `sqlite:PATH`, `memory:`, or `postgres://HOST/DATABASE`",
+            "`mysql:` is no store; there are `sqlite:path.db`, `postgres://user@host/database` and `memory:` (`./mysql:foo` is",
         ),
         (&["query", "{\"kinds\":1}"], "{\"kinds\":1}"),
         (

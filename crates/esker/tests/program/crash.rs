@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use esker_coord_sqlite::{Database, Error, Options};
+use esker_coord::sqlite::{Database, Error, Options};
 use esker_events_api::{EventStore as _, Options as StoreOptions};
 use esker_events_sqlite::{Settings, SqliteStore};
 use esker_nostr::{Event, EventFields as _, EventId, Filter, Keys, kind};

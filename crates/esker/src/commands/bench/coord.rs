@@ -18,7 +18,7 @@ use crate::{
     coordination,
     exit::Usage,
     progress,
-    store::{Location, Missing},
+    store::{self, Missing},
     table,
 };
 
@@ -54,7 +54,7 @@ impl Effort {
 pub(super) struct Measured {
     pub(super) store: Store,
     /// Where it is: another process can open it too.
-    pub(super) url: String,
+    pub(super) place: String,
     // Removed when the measurement is over.
     _folder: Option<tempfile::TempDir>,
 }
@@ -62,20 +62,17 @@ pub(super) struct Measured {
 impl Measured {
     /// The store that the user names, or a new SQLite file in a temporary folder.
     pub(super) async fn open(context: &Context) -> anyhow::Result<Self> {
-        let (url, folder) = if context.config.is_chosen("store") {
+        let (place, folder) = if context.config.is_chosen("store") {
             (context.config.text("store").to_owned(), None)
         } else {
             let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-            (
-                format!("sqlite:{}", folder.path().join("bench.db").display()),
-                Some(folder),
-            )
+            (folder.path().join("bench.db").display().to_string(), Some(folder))
         };
-        let location = Location::parse(&url).map_err(Usage)?;
+        let location = store::location(&place).map_err(Usage)?;
         let store = coordination::open_at(&context.config, location, Missing::Create).await?;
         Ok(Self {
             store,
-            url,
+            place,
             _folder: folder,
         })
     }

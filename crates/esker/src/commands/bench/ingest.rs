@@ -27,7 +27,7 @@ use crate::{
     commands::Context,
     exit::Exit,
     lines, progress,
-    store::{self, Location, Missing},
+    store::{self, Missing},
     table,
 };
 
@@ -277,7 +277,7 @@ async fn direct(context: &Context, args: &IngestArgs, lines: Lines) -> anyhow::R
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let store = store::open_at(
         &context.config,
-        &Location::Sqlite(folder.path().join("bench.db")),
+        &store::file(folder.path().join("bench.db")),
         Missing::Create,
         None,
     )?;

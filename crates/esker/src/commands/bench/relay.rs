@@ -54,10 +54,7 @@ impl Relay {
             (context.config.text("store").to_owned(), None)
         } else {
             let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-            (
-                format!("sqlite:{}", folder.path().join("bench.db").display()),
-                Some(folder),
-            )
+            (folder.path().join("bench.db").display().to_string(), Some(folder))
         };
         if let (Some(corpus), Some(_)) = (corpus, &folder) {
             load(context, &store, corpus).await?;

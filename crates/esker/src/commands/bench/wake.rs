@@ -112,7 +112,7 @@ async fn listen(store: &Store, channel: &str) -> anyhow::Result<Exit> {
 async fn wake(context: &Context, measured: &Measured, messages: usize) -> anyhow::Result<Latencies> {
     let channel = coord::unique("wake");
     let mut command = relay::program(context)?;
-    command.args(["bench", "wake", "--listen", &channel, "--store", &measured.url]);
+    command.args(["bench", "wake", "--listen", &channel, "--store", &measured.place]);
     for setting in context.config.set_by_flags() {
         if !setting.starts_with("store=") {
             command.args(["--set", &setting]);
