@@ -61,11 +61,11 @@ pub(crate) enum Command {
     /// Show what the store holds
     #[command(after_help = "Examples:\n  esker stats\n  esker stats --json | jq '.kinds[0]'")]
     Stats,
-    /// Store jobs, and look at those that wait, run and died
+    /// Store jobs, count them by state, and look after the dead ones
     Queue(commands::queue::QueueArgs),
     /// Publish and follow events of streams
     Stream(commands::stream::StreamArgs),
-    /// Show who holds which lock
+    /// Run a command under a lock, show who holds which, and release one
     Lock(commands::lock::LockArgs),
     /// Enqueue jobs every so often
     Schedule(commands::schedule::ScheduleArgs),

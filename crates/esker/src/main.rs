@@ -1,5 +1,6 @@
 //! Esker: a Nostr relay on one SQLite file, and the tools around it.
 
+mod absent;
 mod cli;
 mod commands;
 mod config;

@@ -21,6 +21,19 @@ pub(crate) fn line(text: impl Display) -> io::Result<()> {
     }
 }
 
+/// A text that does nothing to the terminal and stays on its line.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 /// Resolves when nobody reads standard output any more, for a command that waits with nothing to print.
 pub(crate) async fn closed() {
     let (tell, told) = oneshot::channel();

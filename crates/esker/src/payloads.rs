@@ -9,6 +9,8 @@ use esker_coord::Payload;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::output::printable;
+
 /// Payloads that are stored together.
 pub(crate) const BATCH: usize = 1_000;
 
@@ -110,19 +112,6 @@ pub(crate) fn text(payload: &Payload) -> String {
         Ok(text) => printable(text),
         Err(_) => format!("0x{}", const_hex::encode(payload.as_bytes())),
     }
-}
-
-/// A text that does nothing to the terminal and stays on its line.
-pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_control() {
-            shown.extend(letter.escape_default());
-        } else {
-            shown.push(letter);
-        }
-    }
-    shown
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Engine, EnqueueOptions, Job, JobError, Name, Payload, Queue, QueueOptions, Result, WorkOptions,
     WorkReport,
+    name::RESERVED,
     work::{self, Pace},
 };
 
@@ -18,9 +19,12 @@ pub struct Outbox {
     queue: Queue,
 }
 
+/// What the name of a queue behind an outbox begins with, after the reserved prefix.
+const QUEUE: &str = "outbox:";
+
 /// The queue behind an outbox, out of reach by name (CO-01).
 pub(crate) fn queue_name(outbox: &Name) -> Name {
-    Name::reserved(&format!("outbox:{outbox}"))
+    Name::reserved(&format!("{QUEUE}{outbox}"))
 }
 
 impl Outbox {
@@ -32,6 +36,12 @@ impl Outbox {
     /// The name of the queue behind the outbox of this name, which callers cannot give (CO-01): for engines.
     pub fn queue_name(outbox: &str) -> Result<Name> {
         Ok(queue_name(&Name::new(outbox)?))
+    }
+
+    /// The name of the outbox that is behind a queue of this name, if one is: the way back from
+    /// [`queue_name`](Self::queue_name).
+    pub fn of_queue_name(queue: &str) -> Option<&str> {
+        queue.strip_prefix(RESERVED)?.strip_prefix(QUEUE)
     }
 
     /// Its name.
@@ -84,5 +94,20 @@ impl Outbox {
         stop: CancellationToken,
     ) -> Result<WorkReport> {
         self.queue.work(options, delivery, stop).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn co_01_an_outbox_is_told_by_the_name_of_its_queue() {
+        let queue = Outbox::queue_name("hooks").unwrap();
+        assert_eq!(queue.as_str(), "__alkstore_outbox:hooks");
+        assert_eq!(Outbox::of_queue_name(queue.as_str()), Some("hooks"));
+        for none in ["hooks", "outbox:hooks", Name::scheduler().as_str()] {
+            assert_eq!(Outbox::of_queue_name(none), None, "{none}");
+        }
     }
 }

@@ -6,7 +6,13 @@ use esker_coord::Store;
 use serde_json::json;
 
 use crate::{
-    commands::Context, coordination, exit::Exit, output, payloads::printable, store::Missing, table,
+    absent,
+    commands::Context,
+    coordination,
+    exit::Exit,
+    output::{self, printable},
+    store::Missing,
+    table,
 };
 
 /// Arguments of `lock`.
@@ -60,26 +66,20 @@ pub(crate) async fn run(context: Context, args: LockArgs) -> anyhow::Result<Exit
 
 async fn release(store: &Store, name: &str, json: bool) -> anyhow::Result<Exit> {
     let locks = store.inspect().await?.locks;
-    let held = locks.into_iter().find(|lock| lock.name == name);
-    let owner = held.map(|lock| lock.owner);
+    let owner = absent::find("held lock", name, locks, |lock| &lock.name)?.owner;
     // Under its owner's name a lock that is held is had again, fence and all.
-    let lock = match &owner {
-        Some(owner) => store.try_lock(name, owner, 1).await?,
-        None => None,
-    };
-    let released = match lock {
+    let released = match store.try_lock(name, &owner, 1).await? {
         Some(lock) => lock.release().await?,
         None => false,
     };
-    anyhow::ensure!(released, "nobody holds `{}`", printable(name));
+    anyhow::ensure!(released, "the lock `{}` was lost just now", printable(name));
     if json {
         output::line(json!({ "released": name, "owner": owner }))?;
     } else {
-        let owner = owner.as_deref().unwrap_or_default();
         output::line(format_args!(
             "released {}, which {} held",
             printable(name),
-            printable(owner)
+            printable(&owner)
         ))?;
     }
     Ok(Exit::Done)

@@ -1,14 +1,17 @@
-//! `esker queue`: jobs in, and a look at those that wait, run and died.
+//! `esker queue`: jobs in, counts of them by state, a look at one, and what can be done with dead ones.
 
-use esker_coord::{DeadPage, EnqueueOptions, Job, JobState, Queue, Store, inspection::QueueInspection};
+use esker_coord::{
+    DeadPage, EnqueueOptions, Job, JobState, Outbox, Queue, QueueOptions, Store, inspection::QueueInspection,
+};
 use serde_json::{Value, json};
 
 use crate::{
+    absent,
     commands::Context,
     coordination,
     exit::Exit,
-    output,
-    payloads::{self, Payloads, printable},
+    output::{self, printable},
+    payloads::{self, Payloads},
     store::Missing,
     table,
 };
@@ -164,7 +167,7 @@ pub(crate) async fn run(context: Context, args: QueueArgs) -> anyhow::Result<Exi
 }
 
 async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit> {
-    let queue = |name: &str| coordination::queue(store, name);
+    let queue = |name: &str| queue(store, name);
     match command {
         Command::List => list(&store.inspect().await?.queues, json)?,
         Command::Enqueue(args) => {
@@ -235,6 +238,14 @@ async fn act(store: &Store, command: Command, json: bool) -> anyhow::Result<Exit
     Ok(Exit::Done)
 }
 
+/// A queue by the name that `queue list` shows, which may be an outbox's.
+fn queue(store: &Store, name: &str) -> esker_coord::Result<Queue> {
+    match Outbox::of_queue_name(name) {
+        Some(outbox) => Ok(store.outbox(outbox)?.queue().clone()),
+        None => store.queue(name, QueueOptions::default()),
+    }
+}
+
 async fn enqueue(queue: &Queue, payloads: Payloads, options: EnqueueOptions) -> anyhow::Result<()> {
     let mut batches = payloads.read();
     while let Some(batch) = batches.recv().await {
@@ -250,7 +261,7 @@ async fn enqueue(queue: &Queue, payloads: Payloads, options: EnqueueOptions) -> 
 /// in which there is nothing.
 async fn there_is(store: &Store, queue: &str) -> anyhow::Result<()> {
     let queues = store.inspect().await?.queues;
-    coordination::find("queue", queue, queues, |queue| &queue.name)?;
+    absent::find("queue", queue, queues, |queue| &queue.name)?;
     Ok(())
 }
 

@@ -4,11 +4,12 @@ use esker_coord::{CancellationToken, Error, SchedulerOptions, Store};
 use serde_json::json;
 
 use crate::{
+    absent,
     commands::{Context, queue::JobOptions},
     coordination::{self, outlast},
     exit::Exit,
-    output,
-    payloads::{self, printable},
+    output::{self, printable},
+    payloads,
     store::Missing,
     table,
 };
@@ -96,7 +97,7 @@ async fn add(store: &Store, args: Add, json: bool) -> anyhow::Result<Exit> {
 async fn remove(store: &Store, name: &str, json: bool) -> anyhow::Result<Exit> {
     if !store.unschedule(name).await? {
         let schedules = store.inspect().await?.schedules;
-        coordination::find("schedule", name, schedules, |schedule| &schedule.name)?;
+        absent::find("schedule", name, schedules, |schedule| &schedule.name)?;
         anyhow::bail!("the schedule `{}` was added just now", printable(name));
     }
     tell("removed", name, json)

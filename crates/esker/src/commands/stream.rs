@@ -9,10 +9,11 @@ use esker_coord::{NewEvent, Store, Stream, StreamEvent, inspection::StreamInspec
 use serde_json::json;
 
 use crate::{
+    absent::{self, Absent},
     commands::Context,
-    coordination::{self, Absent, outlast},
+    coordination::{self, outlast},
     exit::Exit,
-    output,
+    output::{self, printable},
     payloads::{self, Payloads},
     store::Missing,
     table,
@@ -230,8 +231,7 @@ async fn saved(store: &Store, stream: &Stream, consumer: &str) -> anyhow::Result
     let offset = stream.get_offset(consumer).await?;
     if offset == 0
         && let Ok(found) = find(store, stream.name()).await
-        && let Err(absent) =
-            coordination::find("offset of consumer", consumer, found.consumers, |one| &one.name)
+        && let Err(absent) = absent::find("offset of consumer", consumer, found.consumers, |one| &one.name)
     {
         eprintln!("{absent}\nbeginning at the start");
     }
@@ -241,9 +241,7 @@ async fn saved(store: &Store, stream: &Stream, consumer: &str) -> anyhow::Result
 /// The stream as it is; the error is [`Absent`] when nothing was ever published to it.
 async fn find(store: &Store, name: &str) -> anyhow::Result<StreamInspection> {
     let streams = store.inspect().await?.streams;
-    Ok(coordination::find("stream", name, streams, |stream| {
-        &stream.name
-    })?)
+    Ok(absent::find("stream", name, streams, |stream| &stream.name)?)
 }
 
 /// Prints events, and tells whether somebody reads on.
@@ -263,7 +261,7 @@ fn print(events: &[StreamEvent], json: bool) -> io::Result<bool> {
                 "{}\t{}\t{}\t{}",
                 event.offset,
                 table::time(event.created_at),
-                payloads::printable(event.key.as_deref().unwrap_or("")),
+                printable(event.key.as_deref().unwrap_or("")),
                 payloads::text(&event.payload),
             )
         };
@@ -286,7 +284,7 @@ fn list(streams: &[StreamInspection], json: bool) -> anyhow::Result<()> {
     for stream in streams {
         let lag = stream.consumers.iter().map(|consumer| consumer.lag).max();
         rows.add_row([
-            payloads::printable(&stream.name),
+            printable(&stream.name),
             stream.first.map_or_else(String::new, |first| first.to_string()),
             stream.last.to_string(),
             stream.consumers.len().to_string(),
@@ -306,7 +304,7 @@ fn offsets(stream: &StreamInspection, json: bool) -> anyhow::Result<()> {
     let mut rows = table::new(["consumer", "offset", "lag"]);
     for consumer in consumers {
         rows.add_row([
-            payloads::printable(&consumer.name),
+            printable(&consumer.name),
             consumer.offset.to_string(),
             consumer.lag.to_string(),
         ]);

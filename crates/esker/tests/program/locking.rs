@@ -33,7 +33,10 @@ fn a_lock_is_shown_and_taken_from_its_holder() {
     assert_eq!(folder.json(&["lock", "list"]), serde_json::json!([]));
     let again = folder.run(&["lock", "release", "report"]);
     assert!(
-        again.code == Some(1) && again.stderr.contains("nobody holds `report`"),
+        again.code == Some(1)
+            && again
+                .stderr
+                .contains("no held lock `report` in the store; there is none"),
         "{again:?}"
     );
     let next = with_store(&folder, async |store| {

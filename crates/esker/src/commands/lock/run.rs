@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     commands::Context, config::FENCE, coordination::outlast, exit::Exit, interrupt::Interrupt,
-    payloads::printable,
+    output::printable,
 };
 
 /// Arguments of `lock run`.
