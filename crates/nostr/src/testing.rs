@@ -1,5 +1,7 @@
 //! Generators for tests: seeded numbers, texts, events, filters. The same seed gives the same values for ever.
 
+use esker_testing::random::Random;
+
 use crate::{Event, EventFields, EventId, Filter, Keys, PublicKey, TagCondition, layout::Draft};
 
 pub mod fuzz;
@@ -7,22 +9,19 @@ pub mod json;
 #[cfg(test)]
 mod oracle;
 
-/// A seeded source of numbers (`SplitMix64`): good enough to test with, no good for secrets.
+/// A seeded source of numbers: good enough to test with, no good for secrets.
 #[derive(Debug, Clone)]
-pub struct Rng(u64);
+pub struct Rng(Random);
 
 impl Rng {
     /// The source of a seed; near seeds give unrelated numbers.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Random::new(seed))
     }
 
     /// Any number.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     /// A number below `end`; 0 when that is 0.

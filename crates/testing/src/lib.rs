@@ -1,4 +1,4 @@
-//! What the tests of several crates share, of both floors: it knows neither stores nor events.
+//! What the tests of several crates share, on every floor; it knows neither the coordination store nor events.
 // In tests, an error that was not expected is a failure of the test.
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,7 @@
 //! Random numbers that are the same for the same seed on every machine (`SplitMix64`).
 
 /// A generator.
+#[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {

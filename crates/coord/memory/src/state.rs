@@ -67,7 +67,7 @@ impl Shared {
         (number, hub)
     }
 
-    /// Ends a handle and its receivers, and tells whether it was there.
+    /// Ends a handle and its receivers.
     pub(crate) fn detach(&self, number: u64) {
         let hub = lock(&self.hubs).open.remove(&number);
         if let Some(hub) = hub {
