@@ -145,7 +145,7 @@ fn figure(name: &str, unit: &str, value: f64) {
     println!("{}", json!({"figure": name, "unit": unit, "value": value}));
 }
 
-/// A payload of some 200 bytes of JSON.
+/// A payload of some 190 bytes of JSON.
 fn payload(number: u64) -> Value {
     json!({
         "id": number,

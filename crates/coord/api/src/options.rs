@@ -52,7 +52,7 @@ pub struct EnqueueOptions {
     pub delay: Option<i64>,
     /// When the job is ready, in unix seconds.
     pub run_at: Option<i64>,
-    /// Higher ones are claimed first. Default 0.
+    /// Higher ones are claimed first. Default 0. A claim looks at each priority that jobs wait with: use a handful (CQ-08).
     pub priority: i64,
     /// Instead of the queue's.
     pub max_attempts: Option<i64>,
