@@ -1,6 +1,6 @@
 //! A store by its URL (CX-02).
 
-use esker_coord_api::{Result, Store};
+use esker_coord_api::{Error, Result, Store};
 
 use crate::location::Location;
 
@@ -52,7 +52,7 @@ pub async fn open(url: &str) -> Result<Store> {
 
 /// What is told of an engine that was left out.
 #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "memory")))]
-fn left_out(engine: &str) -> esker_coord_api::Error {
+fn left_out(engine: &str) -> Error {
     crate::location::invalid(format!(
         "this build has no {engine} engine: enable the feature `{engine}` of `esker-coord`"
     ))
@@ -69,7 +69,7 @@ async fn sqlite(path: std::path::PathBuf, options: &str) -> Result<Store> {
     });
     match opened.await {
         Ok(engine) => Ok(Store::new(engine?)),
-        Err(_) => Err(esker_coord_api::Error::Closed),
+        Err(_) => Err(Error::Closed),
     }
 }
 
