@@ -147,15 +147,6 @@ impl BusyQueues {
     }
 }
 
-/// A time to come, as seen now.
-fn next_time(at: i64, now: i64) -> NextTime {
-    let wait = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
-    NextTime {
-        at,
-        wait: Duration::from_secs(wait),
-    }
-}
-
 impl Engine for SqliteEngine {
     fn kind(&self) -> &'static str {
         "sqlite"
@@ -261,7 +252,7 @@ impl Engine for SqliteEngine {
     fn next_ready(&self, queue: Name) -> BoxFuture<'_, Result<Option<NextTime>>> {
         self.look(move |snapshot, now| {
             let next = claims::next_ready(snapshot.sql(), &queue, now)?;
-            Ok(next.map(|at| next_time(at, now)))
+            Ok(next.map(|at| NextTime::seen(at, now)))
         })
     }
 
@@ -334,6 +325,10 @@ impl Engine for SqliteEngine {
 
     fn sleep_until(&self, time: NextTime) -> BoxFuture<'static, ()> {
         self.clock.sleep_until(time.at)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.database.is_closed()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

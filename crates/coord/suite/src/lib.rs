@@ -103,6 +103,8 @@ macro_rules! suite {
                 ct_03_a_panic_inside_rolls_back,
                 ct_03_a_refused_call_inside_leaves_the_transaction_whole,
                 ct_04_jobs_of_a_transaction_carry_the_default_options,
+                ct_04_a_queue_stamps_what_it_enqueues_in_a_transaction,
+                ct_01_batches_keep_their_order_and_leave_with_a_rollback,
                 ct_02_an_empty_transaction_commits,
                 ct_05_a_held_transaction_and_other_writers,
                 ct_05_transactions_on_two_handles_take_turns_or_pass,
