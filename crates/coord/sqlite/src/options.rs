@@ -23,7 +23,9 @@ pub enum Synchronous {
 pub struct Options {
     /// When a commit counts as done.
     pub synchronous: Synchronous,
-    /// How long a write waits for another process that holds the file, before [`Error::Busy`]. Default 5 s.
+    /// How long a write waits for another process that holds the file, before [`Error::Busy`]. Longer than the
+    /// [`idle_transaction`](Self::idle_transaction) of every process, so that no transaction which is held and forgotten
+    /// fails others (CT-05). Default 40 s.
     pub busy_timeout: Duration,
     /// Reader threads. Default: one per core, two at least.
     pub readers: usize,
@@ -40,10 +42,11 @@ pub struct Options {
     /// Prepared statements that each connection keeps. Default 256.
     pub statement_cache: usize,
     /// Size of the write-ahead log, in bytes, at which the writer checkpoints and starts it anew. Readers that
-    /// linger let it grow to twice this; past that the writer waits for them, each time for as long as
-    /// [`busy_timeout`](Self::busy_timeout). Default 40 MiB.
+    /// linger let it grow to twice this; past that the writer waits for them, each time for 5 s, or for
+    /// [`busy_timeout`](Self::busy_timeout) where that is shorter. Default 40 MiB.
     pub wal_limit: u64,
-    /// How long a held transaction may do nothing before it is rolled back (CT-05). Default 30 s.
+    /// How long a held transaction may do nothing before it is rolled back (CT-05); writers in other processes wait for it
+    /// as long as their [`busy_timeout`](Self::busy_timeout). Default 30 s.
     pub idle_transaction: Duration,
     /// Whether the watcher is told of changes of the file by inotify, where there is it. Turn it off on a file system that
     /// does not tell, such as one that another virtual machine writes to. Default `true`.
@@ -62,7 +65,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             synchronous: Synchronous::Full,
-            busy_timeout: Duration::from_secs(5),
+            busy_timeout: Duration::from_secs(40),
             readers: thread::available_parallelism().map_or(2, NonZero::get).max(2),
             write_queue: 1024,
             read_queue: 1024,
@@ -189,6 +192,12 @@ mod tests {
             refuses(|options| &mut options.reader_cache, value, "reader_cache");
         }
         refuses(|options| &mut options.max_pages, Some(0), "max_pages");
+    }
+
+    #[test]
+    fn ct_05_by_default_a_writer_outwaits_a_transaction_that_was_forgotten() {
+        let options = Options::default();
+        assert!(options.busy_timeout > options.idle_transaction + Duration::from_secs(5));
     }
 
     #[test]
