@@ -13,7 +13,7 @@ use esker_coord_api::{
     StreamEvent, WakeReceiver,
 };
 
-use crate::{Database, Error, Options, Snapshot, Transaction};
+use crate::{Database, Error, Options, Snapshot, Transaction, options::check_span};
 
 #[cfg(test)]
 mod claim_cost;
@@ -42,7 +42,7 @@ pub struct Settings {
     pub database: Options,
     /// The store's one clock (CX-04). Default: the system's.
     pub clock: Clock,
-    /// How long one read may take. Default 30 s.
+    /// How long one read may take, at most 2,147,483,647 ms (24 days). Default 30 s.
     pub read_budget: Duration,
 }
 
@@ -69,6 +69,7 @@ pub struct SqliteEngine {
 impl SqliteEngine {
     /// Opens or makes the file, and brings the coordination tables up to date: see [`Database::open`].
     pub fn open(path: &Path, settings: Settings) -> Result<Self, Error> {
+        check_span("read_budget", settings.read_budget)?;
         let database = Database::open(path, settings.database, &[SCHEMA])?;
         Ok(Self::on(database, settings.clock, settings.read_budget))
     }

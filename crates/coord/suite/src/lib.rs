@@ -246,6 +246,7 @@ macro_rules! suite {
             inspecting: [
                 ci_01_an_empty_store_holds_nothing,
                 ci_01_queues_are_counted_by_state,
+                ci_01_queues_are_counted_right_after_the_clock_was_set_back,
                 ci_01_streams_have_ends_and_consumers_lag,
                 ci_01_locks_are_those_that_are_held,
                 ci_01_schedules_show_their_next_boundary,
