@@ -58,11 +58,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// For a command that runs until it is stopped, after a failure: waits a little, or gives the error back where trying again
 /// is of no use.
 pub(crate) async fn outlast(store: &Store, error: Error) -> Result<(), Error> {
-    let ended = match store.listen("alive").await {
-        Ok(mut wakes) => wakes.try_recv().is_err(),
-        Err(error) => matches!(error, Error::Closed),
-    };
-    if ended || !matches!(error, Error::Database { .. }) {
+    if store.is_closed() || !matches!(error, Error::Database { .. }) {
         return Err(error);
     }
     tracing::warn!(error = error.report(), "the store failed; trying again");

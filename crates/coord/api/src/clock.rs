@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::poll_fn,
+    future::{Future, poll_fn},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -53,16 +53,12 @@ impl Clock {
         }
     }
 
-    /// Resolves when the clock shows `at` or later.
+    /// Resolves when the clock shows `at` or later. When the system's clock jumps forward, as after a suspend, at most 2 s
+    /// late.
     pub fn sleep_until(&self, at: i64) -> BoxFuture<'static, ()> {
         let Some(manual) = self.0.clone() else {
-            return Box::pin(async move {
-                let at = Duration::from_secs(u64::try_from(at).unwrap_or(0));
-                // The system's clock may be set back, and a timer may be early.
-                while let Some(left) = at.checked_sub(since_epoch()).filter(|left| !left.is_zero()) {
-                    sleep(left).await;
-                }
-            });
+            let at = Duration::from_secs(u64::try_from(at).unwrap_or(0));
+            return Box::pin(sleep_in_slices(at, since_epoch, sleep));
         };
         Box::pin(poll_fn(move |cx| {
             let mut manual = lock(&manual);
@@ -105,6 +101,15 @@ pub async fn sleep(wait: Duration) {
     Delay::new(wait.min(LONGEST)).await;
 }
 
+/// Sleeps until the clock shows `at`. A timer knows nothing of a clock that is set forward or back, nor of the time that
+/// the machine was suspended, and may be early; so the clock is looked at again after each slice.
+async fn sleep_in_slices<F: Future>(at: Duration, now: impl Fn() -> Duration, sleep: impl Fn(Duration) -> F) {
+    const SLICE: Duration = Duration::from_secs(2);
+    while let Some(left) = at.checked_sub(now()).filter(|left| !left.is_zero()) {
+        sleep(left.min(SLICE)).await;
+    }
+}
+
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -116,9 +121,9 @@ fn lock(manual: &Mutex<Manual>) -> MutexGuard<'_, Manual> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::{cell::RefCell, future::ready, pin::pin};
 
-    use futures_util::poll;
+    use futures_util::{FutureExt, poll};
 
     use super::*;
 
@@ -145,5 +150,52 @@ mod tests {
         clock.sleep_until(i64::MIN).await;
         clock.set(5);
         assert!(clock.now() > 1_700_000_000);
+    }
+
+    const HOUR: u64 = 3600;
+
+    /// Sleeps an hour by a clock that moves with each sleep as `moves` tells, and gives the lengths of the sleeps.
+    fn slept(moves: impl Fn(usize, Duration) -> i64) -> Vec<Duration> {
+        let (now, slept) = (RefCell::new(5 * HOUR), RefCell::new(Vec::new()));
+        let sleep = |length| {
+            let moved = moves(slept.borrow().len(), length);
+            slept.borrow_mut().push(length);
+            let shows = now.borrow().saturating_add_signed(moved);
+            *now.borrow_mut() = shows;
+            ready(())
+        };
+        let at = Duration::from_secs(6 * HOUR);
+        let slices = sleep_in_slices(at, || Duration::from_secs(*now.borrow()), sleep);
+        slices.now_or_never().expect("no sleep of this clock takes time");
+        slept.into_inner()
+    }
+
+    fn seconds(length: Duration) -> i64 {
+        i64::try_from(length.as_secs()).unwrap()
+    }
+
+    #[test]
+    fn cq_07_who_sleeps_till_a_time_looks_at_the_clock_every_two_seconds() {
+        let lengths = slept(|_, length| seconds(length));
+        assert_eq!(lengths.len(), 1800);
+        assert!(lengths.iter().all(|length| length.as_secs() == 2));
+    }
+
+    #[test]
+    fn cd_02_a_clock_that_jumps_forward_is_noticed_within_a_slice() {
+        // As after a suspend: the timer slept for its length, and the clock shows two hours more.
+        let lengths = slept(|n, length| if n == 4 { 2 * 3600 } else { seconds(length) });
+        assert_eq!(lengths.len(), 5);
+    }
+
+    #[test]
+    fn cx_04_a_clock_that_is_set_back_is_slept_by_all_the_same() {
+        let lengths = slept(|n, length| if n == 0 { -100 } else { seconds(length) });
+        assert_eq!(lengths.len(), 1 + (3600 + 100) / 2);
+        // A timer that is early is set again.
+        assert_eq!(
+            slept(|n, length| if n == 0 { 0 } else { seconds(length) }).len(),
+            1801
+        );
     }
 }

@@ -141,6 +141,9 @@ pub trait Engine: Any + Send + Sync {
     /// Counts that reading again without a wake found something (CW-05).
     fn note_lost_wake(&self) {}
 
+    /// Whether every later call fails: the store was closed, or what it is on is gone.
+    fn is_closed(&self) -> bool;
+
     /// Ends the store: what was submitted is done and answered, receivers end, later calls give
     /// [`Closed`](crate::Error::Closed).
     fn close(&self) -> BoxFuture<'_, ()>;
@@ -148,11 +151,11 @@ pub trait Engine: Any + Send + Sync {
 
 /// A transaction of an engine. Dropping it rolls back (CT-03).
 pub trait EngineTransaction: Any + Send {
-    /// Stores a job, visible after the commit.
-    fn enqueue(&mut self, queue: Name, job: NewJob) -> BoxFuture<'_, Result<i64>>;
+    /// Stores jobs, visible after the commit, and gives their ids, in order.
+    fn enqueue(&mut self, queue: Name, jobs: Vec<NewJob>) -> BoxFuture<'_, Result<Vec<i64>>>;
 
-    /// Appends an event; its offset is assigned last, so that commit order is offset order (CS-04).
-    fn publish(&mut self, stream: Name, event: NewEvent) -> BoxFuture<'_, Result<()>>;
+    /// Appends events, in order; their offsets are assigned last, so that commit order is offset order (CS-04).
+    fn publish(&mut self, stream: Name, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>>;
 
     /// Wakes who listens, after the commit (CW-01).
     fn notify(&mut self, channel: Name, payload: Payload) -> BoxFuture<'_, Result<()>>;
@@ -180,6 +183,17 @@ pub struct NextTime {
     pub at: i64,
     /// How far away it was when the engine answered: for a store whose clock is on another host.
     pub wait: Duration,
+}
+
+impl NextTime {
+    /// A time to come, as seen `now` by a clock of this host.
+    pub fn seen(at: i64, now: i64) -> Self {
+        let wait = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
+        Self {
+            at,
+            wait: Duration::from_secs(wait),
+        }
+    }
 }
 
 /// What became of the wish for a lock.

@@ -7,10 +7,12 @@
 
 mod backoff;
 mod clock;
+mod debug;
 mod engine;
 mod error;
 mod inspect;
 mod job;
+mod lease;
 mod lock;
 mod name;
 mod options;
@@ -40,7 +42,7 @@ pub use job::{
 };
 pub use lock::Lock;
 pub use name::{LocalName, Name};
-pub use options::{EnqueueOptions, NewJob, QueueOptions, Start};
+pub use options::{EnqueueOptions, NewJob, QueueOptions, Start, extent};
 pub use outbox::Outbox;
 pub use payload::Payload;
 pub use queue::{DeadPage, JobHandle, Queue};

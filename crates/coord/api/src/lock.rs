@@ -1,8 +1,15 @@
 //! Locks that lapse, with fences (CL-*).
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use crate::{Engine, Name, Result, options::positive};
+use crate::{
+    Engine, Error, Name, Result,
+    lease::Lease,
+    options::{positive, renewable},
+};
 
 /// A lock that is held until its ttl lapses. Dropping it changes nothing: give it back with
 /// [`release`](Self::release), or let it lapse.
@@ -10,11 +17,18 @@ pub struct Lock {
     engine: Arc<dyn Engine>,
     pub(crate) name: Name,
     fence: i64,
+    /// When it was asked for, by this process's own time.
+    asked: Instant,
 }
 
 impl Lock {
-    pub(crate) fn new(engine: Arc<dyn Engine>, name: Name, fence: i64) -> Self {
-        Self { engine, name, fence }
+    pub(crate) fn new(engine: Arc<dyn Engine>, name: Name, fence: i64, asked: Instant) -> Self {
+        Self {
+            engine,
+            name,
+            fence,
+            asked,
+        }
     }
 
     /// Its name.
@@ -34,6 +48,20 @@ impl Lock {
     pub async fn renew(&self, ttl: i64) -> Result<bool> {
         positive("ttl", ttl)?;
         self.engine.renew_lock(self.name.clone(), self.fence, ttl).await
+    }
+
+    /// Renews the lock now and then at each third of `ttl` seconds, for as long as it is held. `Ok` when it is lost; an error
+    /// when the store failed, or did not answer, for two thirds of the ttl, so that there is time to stop before it lapses.
+    /// Run it beside what the lock guards, and stop that when this ends. A ttl below 2 is refused.
+    pub async fn keep(&self, ttl: i64) -> Result<()> {
+        renewable("ttl", ttl)?;
+        // Times are whole seconds, so the first of them may be over at once.
+        let third = Duration::from_secs(u64::try_from(ttl - 1).unwrap_or(0)) / 3;
+        let failed = |error: &Error| {
+            tracing::warn!(lock = %self.name, error = error.report(), "a lock was not renewed; it is tried again");
+        };
+        let mut lease = Lease::new(self.asked, third, 2 * third).at_once();
+        lease.keep(|| self.renew(ttl), failed).await
     }
 
     /// Gives the lock back, and tells whether it was still held.

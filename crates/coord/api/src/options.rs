@@ -111,6 +111,13 @@ impl NewJob {
         })
     }
 
+    /// Stamps many jobs.
+    pub fn batch(stamps: QueueOptions, jobs: Vec<(Payload, EnqueueOptions)>) -> Result<Vec<Self>> {
+        let jobs = jobs.into_iter();
+        jobs.map(|(payload, options)| Self::new(payload, stamps, options))
+            .collect()
+    }
+
     /// When the job is ready, if it is enqueued `now`.
     pub fn run_at(&self, now: i64) -> i64 {
         match self.start {
@@ -124,6 +131,11 @@ impl NewJob {
     pub fn expires_at(&self, now: i64) -> Option<i64> {
         Some(self.run_at(now).saturating_add(self.expires?))
     }
+}
+
+/// How many a caller asks for: none, where the number is not positive (CX-05).
+pub fn extent(n: i64) -> usize {
+    usize::try_from(n.max(0)).unwrap_or(usize::MAX)
 }
 
 /// Refuses what is zero or negative, by name.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Engine, EnqueueOptions, Job, JobError, Name, Payload, Queue, QueueOptions, Result, WorkOptions,
-    WorkReport,
+    Engine, EnqueueOptions, Job, JobError, Name, Payload, Queue, QueueOptions, Result, Transaction,
+    WorkOptions, WorkReport,
     name::RESERVED,
     work::{self, Pace},
 };
@@ -58,6 +58,17 @@ impl Outbox {
     /// Stores a delivery with options, and gives its id.
     pub async fn enqueue_with(&self, payload: impl Into<Payload>, options: EnqueueOptions) -> Result<i64> {
         self.queue.enqueue_with(payload, options).await
+    }
+
+    /// Stores a delivery with options in a transaction of the same store, and gives its id. Without options there is
+    /// [`Transaction::outbox_enqueue`].
+    pub async fn enqueue_in_with(
+        &self,
+        transaction: &mut Transaction,
+        payload: impl Into<Payload>,
+        options: EnqueueOptions,
+    ) -> Result<i64> {
+        self.queue.enqueue_in_with(transaction, payload, options).await
     }
 
     /// The queue behind it: for its dead letters, and to look in.

@@ -6,7 +6,9 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     Channel, Claim, Claimed, Engine, EnqueueOptions, Job, LocalName, Name, NewJob, NextTime, Payload,
-    QueueOptions, Result, WakeReceiver, backoff::backoff, options::positive,
+    QueueOptions, Result, Transaction, WakeReceiver,
+    backoff::backoff,
+    options::{extent, positive},
 };
 
 /// A queue of a store, by name, with the options that its jobs are stamped with. Clones are cheap.
@@ -65,14 +67,44 @@ impl Queue {
 
     /// Stores many jobs in one transaction, and gives their ids, in order (CQ-09).
     pub async fn enqueue_batch(&self, jobs: Vec<(Payload, EnqueueOptions)>) -> Result<Vec<i64>> {
-        let jobs = jobs
-            .into_iter()
-            .map(|(payload, options)| NewJob::new(payload, self.options, options))
-            .collect::<Result<Vec<_>>>()?;
+        let jobs = NewJob::batch(self.options, jobs)?;
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
         self.engine.enqueue(self.name.clone(), jobs).await
+    }
+
+    /// Stores a job in a transaction of the same store, with this queue's options, and gives its id. By the queue's name alone
+    /// ([`Transaction::enqueue`]) it has the default ones (CT-04).
+    pub async fn enqueue_in(
+        &self,
+        transaction: &mut Transaction,
+        payload: impl Into<Payload>,
+    ) -> Result<i64> {
+        self.enqueue_in_with(transaction, payload, EnqueueOptions::default())
+            .await
+    }
+
+    /// Stores a job in a transaction of the same store, with this queue's options and its own, and gives its id.
+    pub async fn enqueue_in_with(
+        &self,
+        transaction: &mut Transaction,
+        payload: impl Into<Payload>,
+        options: EnqueueOptions,
+    ) -> Result<i64> {
+        let ids = self
+            .enqueue_batch_in(transaction, vec![(payload.into(), options)])
+            .await?;
+        Ok(ids[0])
+    }
+
+    /// Stores many jobs in a transaction of the same store, with this queue's options, and gives their ids, in order.
+    pub async fn enqueue_batch_in(
+        &self,
+        transaction: &mut Transaction,
+        jobs: Vec<(Payload, EnqueueOptions)>,
+    ) -> Result<Vec<i64>> {
+        transaction.store(&self.name, self.options, jobs).await
     }
 
     /// Claims the job that comes first, if one can be claimed (CQ-02).
@@ -83,10 +115,10 @@ impl Queue {
     /// Claims at most `n` jobs, in order; none when `n` is not positive (CQ-02).
     pub async fn claim_batch(&self, worker: &str, n: i64) -> Result<Vec<JobHandle>> {
         let worker = LocalName::new(worker)?;
-        let n = match usize::try_from(n) {
-            Err(_) | Ok(0) => return Ok(Vec::new()),
-            Ok(n) => n,
-        };
+        let n = extent(n);
+        if n == 0 {
+            return Ok(Vec::new());
+        }
         // Not to be guessed, and no two claims share one.
         let token = fastrand::i64(1..);
         let asked = Instant::now();

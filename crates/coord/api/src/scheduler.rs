@@ -1,13 +1,17 @@
 //! The runner of schedules: one leads, by a lock, and fires what is due (CD-02).
 
-use std::{convert::Infallible, pin::pin, process, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::pin,
+    process,
+    time::{Duration, Instant},
+};
 
 use futures_util::{FutureExt as _, select_biased};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Channel, Error, Firing, LocalName, Lock, LockAttempt, Name, NextTime, Result, Store,
-    clock::sleep,
     options::renewable,
     pause::Pause,
     wait::{Waiting, Woken},
@@ -51,7 +55,7 @@ impl Store {
         };
         let led = select_biased! {
             () = pin!(stop.cancelled().fuse()) => Ok(()),
-            kept = pin!(keep(&lock, options.ttl_s).fuse()) => kept.map(|never| match never {}),
+            kept = pin!(lock.keep(options.ttl_s).fuse()) => kept.and(Err(Error::LeadershipLost)),
             fired = pin!(self.fire(&lock, &mut waiting).fuse()) => fired.map(|never| match never {}),
         };
         if !matches!(led, Err(Error::LeadershipLost | Error::Closed))
@@ -71,9 +75,10 @@ impl Store {
         let owner = LocalName::new(&format!("scheduler-{}-{:016x}", process::id(), fastrand::u64(..)))?;
         let mut pause = Pause::default();
         while !stop.is_cancelled() {
+            let asked = Instant::now();
             // Waited for also at the stop: dropped, the lock would be held by nobody.
             match self.0.try_lock(name.clone(), owner.clone(), ttl).await? {
-                LockAttempt::Held(fence) => return Ok(Some(Lock::new(self.0.clone(), name, fence))),
+                LockAttempt::Held(fence) => return Ok(Some(Lock::new(self.0.clone(), name, fence, asked))),
                 // It lapses as this is read.
                 LockAttempt::Lost(NextTime {
                     wait: Duration::ZERO, ..
@@ -105,17 +110,6 @@ impl Store {
             if waiting.wait(next).await == Woken::Closed {
                 return Err(Error::Closed);
             }
-        }
-    }
-}
-
-/// Renews the lock again and again, for as long as it is held.
-async fn keep(lock: &Lock, ttl: i64) -> Result<Infallible> {
-    let third = Duration::from_secs(u64::try_from(ttl).unwrap_or(0)) / 3;
-    loop {
-        sleep(third).await;
-        if !lock.renew(ttl).await? {
-            return Err(Error::LeadershipLost);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The store: what a consumer holds, whatever engine is behind it.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, sync::Arc, time::Instant};
 
 use crate::{
     Channel, Engine, EnqueueOptions, Inspection, LocalName, Lock, LockAttempt, Name, NewJob, NewSchedule,
@@ -80,8 +80,9 @@ impl Store {
     pub async fn try_lock(&self, name: &str, owner: &str, ttl: i64) -> Result<Option<Lock>> {
         let (name, owner) = (Name::new(name)?, LocalName::new(owner)?);
         positive("ttl", ttl)?;
+        let asked = Instant::now();
         match self.0.try_lock(name.clone(), owner, ttl).await? {
-            LockAttempt::Held(fence) => Ok(Some(Lock::new(self.0.clone(), name, fence))),
+            LockAttempt::Held(fence) => Ok(Some(Lock::new(self.0.clone(), name, fence, asked))),
             LockAttempt::Lost(_) => Ok(None),
         }
     }
@@ -116,15 +117,14 @@ impl Store {
         self.0.inspect().await
     }
 
+    /// Whether every later call fails: the store was closed, or what it is on is gone (CX-09).
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Ends the store for all its clones: what was submitted is done, receivers end, later calls give
     /// [`Error::Closed`](crate::Error::Closed).
     pub async fn close(&self) {
         self.0.close().await;
-    }
-}
-
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("engine", &self.kind()).finish()
     }
 }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     Channel, Engine, Error, LocalName, Name, Payload, Result, WakeReceiver,
+    options::extent,
     wait::{Waiting, Woken},
 };
 
@@ -34,13 +35,11 @@ impl StreamEvent {
     }
 }
 
-/// An event to be published.
+/// An event to be published, with a key that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// `None`, or not empty.
-    pub key: Option<String>,
-    /// What is published.
-    pub payload: Payload,
+    key: Option<String>,
+    payload: Payload,
 }
 
 impl NewEvent {
@@ -56,6 +55,21 @@ impl NewEvent {
             key: key.map(str::to_owned),
             payload,
         })
+    }
+
+    /// What it carries beside the payload: `None`, or not empty.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// What is published.
+    pub fn payload(&self) -> &Payload {
+        &self.payload
+    }
+
+    /// The key and the payload.
+    pub fn into_parts(self) -> (Option<String>, Payload) {
+        (self.key, self.payload)
     }
 }
 
@@ -157,9 +171,9 @@ impl Stream {
     }
 
     async fn read(&self, from: Cursor, limit: i64) -> Result<Vec<StreamEvent>> {
-        match usize::try_from(limit) {
-            Err(_) | Ok(0) => Ok(Vec::new()),
-            Ok(limit) => self.engine.read(self.name.clone(), from, limit).await,
+        match extent(limit) {
+            0 => Ok(Vec::new()),
+            limit => self.engine.read(self.name.clone(), from, limit).await,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use crate::{
     Cursor, EngineTransaction, EnqueueOptions, Job, LocalName, Name, NewEvent, NewJob, Payload, QueueOptions,
-    Result, StreamEvent, outbox,
+    Result, StreamEvent, options::extent, outbox,
 };
 
 /// A transaction of a store. Nothing of it is visible before the commit, and all of it is gone when it is dropped
@@ -31,16 +31,26 @@ impl Transaction {
         payload: impl Into<Payload>,
         options: EnqueueOptions,
     ) -> Result<i64> {
+        let ids = self.enqueue_batch(queue, vec![(payload.into(), options)]).await?;
+        Ok(ids[0])
+    }
+
+    /// Stores many jobs with the default queue options (CT-04), and gives their ids, in order.
+    pub async fn enqueue_batch(
+        &mut self,
+        queue: &str,
+        jobs: Vec<(Payload, EnqueueOptions)>,
+    ) -> Result<Vec<i64>> {
         let queue = Name::new(queue)?;
-        let job = NewJob::new(payload.into(), QueueOptions::default(), options)?;
-        self.0.enqueue(queue, job).await
+        self.store(&queue, QueueOptions::default(), jobs).await
     }
 
     /// Stores a delivery with the outbox's options (CO-01), and gives its id.
     pub async fn outbox_enqueue(&mut self, outbox: &str, payload: impl Into<Payload>) -> Result<i64> {
         let queue = outbox::queue_name(&Name::new(outbox)?);
-        let job = NewJob::new(payload.into(), QueueOptions::OUTBOX, EnqueueOptions::default())?;
-        self.0.enqueue(queue, job).await
+        let delivery = (payload.into(), EnqueueOptions::default());
+        let ids = self.store(&queue, QueueOptions::OUTBOX, vec![delivery]).await?;
+        Ok(ids[0])
     }
 
     /// Appends an event. Its offset is assigned last of all, so that no other publisher waits for this transaction
@@ -56,9 +66,17 @@ impl Transaction {
         key: Option<&str>,
         payload: impl Into<Payload>,
     ) -> Result<()> {
-        let stream = Name::new(stream)?;
         let event = NewEvent::new(key, payload.into())?;
-        self.0.publish(stream, event).await
+        self.publish_batch(stream, vec![event]).await
+    }
+
+    /// Appends many events, in order, as [`publish`](Self::publish) appends one.
+    pub async fn publish_batch(&mut self, stream: &str, events: Vec<NewEvent>) -> Result<()> {
+        let stream = Name::new(stream)?;
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.0.publish(stream, events).await
     }
 
     /// Wakes who listens, after the commit (CW-01).
@@ -113,10 +131,23 @@ impl Transaction {
         transaction.downcast_mut()
     }
 
+    pub(crate) async fn store(
+        &mut self,
+        queue: &Name,
+        stamps: QueueOptions,
+        jobs: Vec<(Payload, EnqueueOptions)>,
+    ) -> Result<Vec<i64>> {
+        let jobs = NewJob::batch(stamps, jobs)?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.0.enqueue(queue.clone(), jobs).await
+    }
+
     async fn read(&mut self, stream: Name, from: Cursor, limit: i64) -> Result<Vec<StreamEvent>> {
-        match usize::try_from(limit) {
-            Err(_) | Ok(0) => Ok(Vec::new()),
-            Ok(limit) => self.0.read(stream, from, limit).await,
+        match extent(limit) {
+            0 => Ok(Vec::new()),
+            limit => self.0.read(stream, from, limit).await,
         }
     }
 }

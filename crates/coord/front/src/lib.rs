@@ -56,7 +56,7 @@
 //! | something told to the outside world if and only if a write commits | an [`Outbox`] |
 //! | many parts to follow what happened, each at its own pace | a [`Stream`] |
 //! | something done every so often, by one of many processes | a schedule: [`Store::schedule`], [`Store::run_schedules`] |
-//! | only one process to do something at a time | a [`Lock`], and its [fence](Lock::fence) on what it writes |
+//! | only one process to do something at a time | a [`Lock`], [kept](Lock::keep) meanwhile, its [fence](Lock::fence) on what it writes |
 //! | others to look again at once, and it is no loss if they miss it | [`Store::notify`], [`Store::listen`] |
 //!
 //! # What is guaranteed
@@ -113,7 +113,8 @@
 //! `Box<dyn std::error::Error>`; a driver's error does not convert into [`Error`] by itself.
 //!
 //! Inside, use `tx` alone: a [`Queue`] or [`Stream`] handle is no part of the transaction, and on SQLite would wait for its
-//! end. Jobs that it enqueues carry the default queue options. On SQLite a transaction holds the file's one writer, so hold it
+//! end. Jobs that `tx` enqueues by their queue's name carry the default queue options; [`Queue::enqueue_in`] stamps them with
+//! the queue's own. On SQLite a transaction holds the file's one writer, so hold it
 //! shortly; for one write with its side effects there is `sqlite::SqliteEngine::write`, which shares its commit with others,
 //! and for reads of your own tables `SqliteEngine::database().read`; both by [`Store::engine`]. Open the file by nothing else
 //! in the same process: closing a descriptor of it drops SQLite's locks. A consumer that keeps its own
@@ -130,6 +131,28 @@
 //! [`Queue::redrive`]). [`JobError`] says what else there is. [`Outbox::run`] is the same for deliveries. Both end when a
 //! [`CancellationToken`] is cancelled, and leave nothing held. To spawn one, make the handler an `async move` closure. Who
 //! wants to do it by hand has [`Queue::claim_batch`] and the [`JobHandle`]'s operations.
+//!
+//! # Locks
+//!
+//! A lock lapses by itself, so that one whose holder died is free again. Who needs it for longer keeps it meanwhile, and stops
+//! when it is lost; the fence is for what was under way by then.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let store = esker_coord::open(&format!("sqlite:{}", folder.path().join("app.db").display())).await?;
+//! # async fn write_report(fence: i64) -> i64 { fence }
+//! let lock = store.try_lock("report", "host-1", 30).await?.ok_or("another writes it")?;
+//! tokio::select! {
+//!     written = write_report(lock.fence()) => assert_eq!(written, 1),
+//!     lost = lock.keep(30) => return Err(format!("the lock was lost: {lost:?}").into()),
+//! }
+//! lock.release().await?;
+//! # store.close().await;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Errors and outcomes
 //!
@@ -155,10 +178,10 @@ mod sqlite_url;
 
 #[doc(inline)]
 pub use esker_coord_api::{
-    CancellationToken, Clock, DeadPage, EXPIRED, EnqueueOptions, Error, EventReceiver, FAILED, Inspection,
-    Job, JobError, JobHandle, JobState, LocalName, Lock, MAX_ATTEMPTS, Name, NewEvent, Outbox, Outcome,
-    Payload, Queue, QueueOptions, RECONNECTED, Result, SchedulerOptions, Spec, Store, Stream, StreamEvent,
-    Transaction, Wake, WakeReceiver, WorkOptions, WorkReport,
+    CancellationToken, Clock, DeadPage, EnqueueOptions, Error, EventReceiver, Inspection, Job, JobError,
+    JobHandle, JobState, LocalName, Lock, Name, NewEvent, Outbox, Outcome, Payload, Queue, QueueOptions,
+    RECONNECTED, Result, SchedulerOptions, Store, Stream, StreamEvent, Transaction, Wake, WakeReceiver,
+    WorkOptions, WorkReport,
 };
 #[cfg(feature = "memory")]
 pub use esker_coord_memory as memory;
@@ -168,6 +191,12 @@ pub use esker_coord_postgres as postgres;
 pub use esker_coord_sqlite as sqlite;
 pub use location::Location;
 pub use open::open;
+
+/// [`Job::last_error`] where no worker gave one (CQ-05).
+pub mod last_error {
+    #[doc(inline)]
+    pub use esker_coord_api::{EXPIRED, FAILED, MAX_ATTEMPTS};
+}
 
 /// What [`Store::inspect`] tells, part by part.
 pub mod inspection {
@@ -183,7 +212,7 @@ pub mod engine {
     #[doc(inline)]
     pub use esker_coord_api::{
         BoxFuture, CatchUp, Channel, Claim, Claimed, Cursor, Engine, EngineTransaction, Firing, LockAttempt,
-        MOST_REPLAYED, MOST_SETTLED, NewJob, NewSchedule, NextTime, Settlement, Start, WakeHub, backoff,
-        claim_order, has_lapsed, is_claimable, settles, sleep, spent_error, with_sources,
+        MOST_REPLAYED, MOST_SETTLED, NewJob, NewSchedule, NextTime, Settlement, Spec, Start, WakeHub,
+        backoff, claim_order, extent, has_lapsed, is_claimable, settles, sleep, spent_error, with_sources,
     };
 }

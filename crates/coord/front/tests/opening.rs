@@ -41,10 +41,23 @@ async fn cx_02_a_url_opens_a_file_with_its_options_and_what_is_in_it_stays() {
 #[tokio::test]
 async fn cx_02_an_option_that_the_engine_refuses_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}?readers=0", folder.path().join("a.db").display());
-    match open(&url).await {
-        Err(Error::InvalidOption { option, .. }) => assert_eq!(option, "readers"),
-        other => panic!("{other:?}"),
+    let path = folder.path().join("a.db");
+    for (option, value) in [
+        ("readers", "readers=0"),
+        ("busy_timeout", "busy_timeout_ms=3000000000"),
+        ("read_budget", "read_budget_ms=18446744073709551615"),
+        ("idle_transaction", "idle_transaction_ms=18446744073709551615"),
+        ("watch_interval", "watch_interval_ms=0"),
+        ("safety_poll", "safety_poll_ms=2147483648"),
+        ("writer_cache", "writer_cache_kib=4294967295"),
+        ("wal_limit", "wal_limit_bytes=18446744073709551615"),
+        ("max_pages", "max_pages=0"),
+    ] {
+        match open(&format!("sqlite:{}?{value}", path.display())).await {
+            Err(Error::InvalidOption { option: refused, .. }) => assert_eq!(refused, option),
+            other => panic!("{value}: {other:?}"),
+        }
+        assert!(!path.exists(), "{value}");
     }
     let nowhere = format!("sqlite:{}", folder.path().join("no/such/a.db").display());
     assert!(matches!(open(&nowhere).await, Err(Error::Database { .. })));

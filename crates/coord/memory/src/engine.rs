@@ -12,7 +12,7 @@ use crate::{
     Options,
     inspect::inspect,
     jobs,
-    state::{Shared, State, next_time},
+    state::{Shared, State},
     transaction::MemoryTransaction,
 };
 
@@ -193,7 +193,7 @@ impl Engine for MemoryEngine {
     fn next_ready(&self, queue: Name) -> BoxFuture<'_, Result<Option<NextTime>>> {
         self.view(|state, now| {
             let at = state.jobs.next_ready(&queue, now)?;
-            Some(next_time(at, now))
+            Some(NextTime::seen(at, now))
         })
     }
 
@@ -253,7 +253,7 @@ impl Engine for MemoryEngine {
             wakes.extend(fired.iter().map(Channel::queue));
             Firing::Fired {
                 jobs: fired.len() as u64,
-                next: state.schedules.next().map(|at| next_time(at, now)),
+                next: state.schedules.next().map(|at| NextTime::seen(at, now)),
             }
         })
     }
@@ -272,6 +272,10 @@ impl Engine for MemoryEngine {
 
     fn sleep_until(&self, time: NextTime) -> BoxFuture<'static, ()> {
         self.shared.clock.sleep_until(time.at)
+    }
+
+    fn is_closed(&self) -> bool {
+        !self.shared.is_attached(self.number)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

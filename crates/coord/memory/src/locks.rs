@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use esker_coord_api::{LocalName, LockAttempt, Name};
-
-use crate::state::next_time;
+use esker_coord_api::{LocalName, LockAttempt, Name, NextTime};
 
 /// By name.
 #[derive(Clone, Default)]
@@ -34,7 +32,7 @@ impl Locks {
                 if holder.owner == owner {
                     LockAttempt::Held(holder.fence)
                 } else {
-                    LockAttempt::Lost(next_time(holder.expires_at, now))
+                    LockAttempt::Lost(NextTime::seen(holder.expires_at, now))
                 }
             }
             _ => {

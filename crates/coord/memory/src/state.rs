@@ -3,10 +3,9 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use esker_coord_api::{Channel, Clock, LocalName, Name, NextTime, WakeHub};
+use esker_coord_api::{Channel, Clock, LocalName, Name, WakeHub};
 
 use crate::{jobs::Jobs, locks::Locks, schedules::Schedules, streams::Streams};
 
@@ -87,15 +86,6 @@ impl Shared {
                 hub.wake(channel);
             }
         }
-    }
-}
-
-/// A time to come, seen from now.
-pub(crate) fn next_time(at: i64, now: i64) -> NextTime {
-    let seconds = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
-    NextTime {
-        at,
-        wait: Duration::from_secs(seconds),
     }
 }
 

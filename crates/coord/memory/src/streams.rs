@@ -20,11 +20,12 @@ impl Streams {
     pub(crate) fn publish(&mut self, name: &Name, event: NewEvent, now: i64) -> i64 {
         let stream = self.stream(name);
         stream.last += 1;
+        let (key, payload) = event.into_parts();
         let event = StreamEvent {
             offset: stream.last,
             stream: name.clone(),
-            key: event.key,
-            payload: event.payload,
+            key,
+            payload,
             created_at: now,
         };
         stream.events.insert(event.offset, event);

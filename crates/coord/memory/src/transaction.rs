@@ -80,20 +80,32 @@ impl MemoryTransaction {
 }
 
 impl EngineTransaction for MemoryTransaction {
-    fn enqueue(&mut self, queue: Name, job: NewJob) -> BoxFuture<'_, Result<i64>> {
-        // Taken whether or not the transaction commits.
-        let id = self.shared.state().jobs.next_id();
+    fn enqueue(&mut self, queue: Name, jobs: Vec<NewJob>) -> BoxFuture<'_, Result<Vec<i64>>> {
+        let now = self.shared.clock.now();
         let wake = Channel::queue(&queue);
-        let job = stored(id, queue, job, self.shared.clock.now());
-        let kept = self.keep(Some(wake), move |state| state.jobs.insert(job.clone()));
-        Box::pin(ready(kept.map(|()| id)))
+        let jobs: Vec<Job> = {
+            let mut state = self.shared.state();
+            let jobs = jobs.into_iter();
+            // The ids are taken whether or not the transaction commits.
+            jobs.map(|job| stored(state.jobs.next_id(), queue.clone(), job, now))
+                .collect()
+        };
+        let ids = jobs.iter().map(|job| job.id).collect();
+        let kept = self.keep(Some(wake), move |state| {
+            for job in &jobs {
+                state.jobs.insert(job.clone());
+            }
+        });
+        Box::pin(ready(kept.map(|()| ids)))
     }
 
-    fn publish(&mut self, stream: Name, event: NewEvent) -> BoxFuture<'_, Result<()>> {
+    fn publish(&mut self, stream: Name, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>> {
         let now = self.shared.clock.now();
         let wake = Channel::stream(&stream);
         let kept = self.keep(Some(wake), move |state| {
-            state.streams.publish(&stream, event.clone(), now);
+            for event in &events {
+                state.streams.publish(&stream, event.clone(), now);
+            }
         });
         Box::pin(ready(kept))
     }

@@ -297,6 +297,10 @@ impl Engine for PostgresEngine {
         self.shared.stats.lost_wakes.add();
     }
 
+    fn is_closed(&self) -> bool {
+        self.shared.check_open().is_err()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         let (runtime, shared) = (self.shared.runtime.clone(), self.shared.clone());
         Box::pin(async move {

@@ -32,7 +32,7 @@ impl Work for Publish {
         let bytes: usize = self
             .events
             .iter()
-            .map(|event| event.payload.as_bytes().len())
+            .map(|event| event.payload().as_bytes().len())
             .sum();
         self.events.len() + bytes / BYTES_PER_PLACE
     }
@@ -84,8 +84,8 @@ impl<'a> Append<'a> {
             *count += 1;
             places.push(*place);
             ranks.push(*count);
-            keys.push(event.key.as_deref().map(|key| escape(key).into_owned()));
-            payloads.push(event.payload.as_bytes());
+            keys.push(event.key().map(|key| escape(key).into_owned()));
+            payloads.push(event.payload().as_bytes());
         }
         let streams: Vec<&Name> = counts.keys().copied().collect();
         let names = streams.iter().map(|stream| stream.as_str()).collect();

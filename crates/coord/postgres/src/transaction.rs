@@ -117,20 +117,22 @@ impl PostgresTransaction {
 }
 
 impl EngineTransaction for PostgresTransaction {
-    fn enqueue(&mut self, queue: Name, job: NewJob) -> BoxFuture<'_, Result<i64>> {
+    fn enqueue(&mut self, queue: Name, jobs: Vec<NewJob>) -> BoxFuture<'_, Result<Vec<i64>>> {
         self.step(move |this| async move {
-            let mut jobs = NewJobs::new(this.shared.database.now());
-            jobs.push(&queue, &job);
-            let rows = this.held.query(NewJobs::SQL, &jobs.parameters()).await?;
+            let mut all = NewJobs::new(this.shared.database.now());
+            for job in &jobs {
+                all.push(&queue, job);
+            }
+            let rows = this.held.query(NewJobs::SQL, &all.parameters()).await?;
             this.wakes.insert(Channel::queue(&queue));
-            one::<Vec<i64>>(&rows)?.pop().ok_or(Error::Lost)
+            one(&rows)
         })
     }
 
-    fn publish(&mut self, stream: Name, event: NewEvent) -> BoxFuture<'_, Result<()>> {
+    fn publish(&mut self, stream: Name, mut events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>> {
         self.step(move |this| async move {
             this.wakes.insert(Channel::stream(&stream));
-            this.events.entry(stream).or_default().push(event);
+            this.events.entry(stream).or_default().append(&mut events);
             Ok(())
         })
     }

@@ -180,6 +180,12 @@ impl Database {
         }
     }
 
+    /// Whether all later work is refused: the handle was closed, or the file was replaced or removed.
+    pub fn is_closed(&self) -> bool {
+        let shared = self.shared();
+        shared.writes.is_closed() || shared.replaced.load(Relaxed)
+    }
+
     /// Counters since the open, and what waits now.
     pub fn stats(&self) -> Stats {
         let shared = self.shared();

@@ -13,7 +13,7 @@ use esker_coord_api::{
     StreamEvent, WakeReceiver,
 };
 
-use crate::{Database, Error, Options, Snapshot, Transaction};
+use crate::{Database, Error, Options, Snapshot, Transaction, options::check_span};
 
 #[cfg(test)]
 mod claim_cost;
@@ -42,7 +42,7 @@ pub struct Settings {
     pub database: Options,
     /// The store's one clock (CX-04). Default: the system's.
     pub clock: Clock,
-    /// How long one read may take. Default 30 s.
+    /// How long one read may take, at most 2,147,483,647 ms (24 days). Default 30 s.
     pub read_budget: Duration,
 }
 
@@ -69,6 +69,7 @@ pub struct SqliteEngine {
 impl SqliteEngine {
     /// Opens or makes the file, and brings the coordination tables up to date: see [`Database::open`].
     pub fn open(path: &Path, settings: Settings) -> Result<Self, Error> {
+        check_span("read_budget", settings.read_budget)?;
         let database = Database::open(path, settings.database, &[SCHEMA])?;
         Ok(Self::on(database, settings.clock, settings.read_budget))
     }
@@ -144,15 +145,6 @@ impl BusyQueues {
         } else if queues.len() < Self::MOST {
             queues.insert(queue.clone());
         }
-    }
-}
-
-/// A time to come, as seen now.
-fn next_time(at: i64, now: i64) -> NextTime {
-    let wait = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
-    NextTime {
-        at,
-        wait: Duration::from_secs(wait),
     }
 }
 
@@ -261,7 +253,7 @@ impl Engine for SqliteEngine {
     fn next_ready(&self, queue: Name) -> BoxFuture<'_, Result<Option<NextTime>>> {
         self.look(move |snapshot, now| {
             let next = claims::next_ready(snapshot.sql(), &queue, now)?;
-            Ok(next.map(|at| next_time(at, now)))
+            Ok(next.map(|at| NextTime::seen(at, now)))
         })
     }
 
@@ -334,6 +326,10 @@ impl Engine for SqliteEngine {
 
     fn sleep_until(&self, time: NextTime) -> BoxFuture<'static, ()> {
         self.clock.sleep_until(time.at)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.database.is_closed()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

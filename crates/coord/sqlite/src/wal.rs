@@ -17,6 +17,9 @@ pub(crate) const PAGE: u32 = 4096;
 /// How long the writer waits for readers while the log is below twice its limit.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
 
+/// How long it does from there on. Who writes waits too, whatever their patience for other processes.
+const LONG_WAIT: Duration = Duration::from_secs(5);
+
 /// When to checkpoint.
 pub(crate) struct Checkpoints {
     /// Pages from which the log is to be started anew.
@@ -45,7 +48,7 @@ impl Checkpoints {
         let wait = if pages < 2 * self.limit {
             SHORT_WAIT
         } else {
-            self.busy_timeout
+            LONG_WAIT
         };
         patience.set(wait.min(self.busy_timeout));
         let done = conn

@@ -19,7 +19,7 @@ use std::{
 
 use esker_coord_api::Channel;
 use rusqlite::Connection;
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::watch;
 
 use crate::{
     Error,
@@ -52,43 +52,61 @@ const REST: Duration = Duration::from_micros(100);
 /// The way to the watcher, which starts with the first listener.
 #[derive(Default)]
 pub(crate) struct Watch {
-    started: OnceCell<()>,
     stopped: AtomicBool,
     bell: OnceLock<Arc<Bell>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<Thread>>,
 }
 
+struct Thread {
+    handle: JoinHandle<()>,
+    started: Started,
+}
+
+/// Whether the thread watches: nothing while it starts.
+type Started = watch::Receiver<Option<Result<(), Error>>>;
+
 impl Watch {
-    /// Starts the thread, unless it runs; resolves when it watches.
+    /// Starts the thread, unless there is one; resolves when it watches. Whoever gives up meanwhile leaves it to the next.
     pub(crate) async fn start(shared: &Arc<Shared>) -> Result<(), Error> {
-        let started = shared.watch.started.get_or_try_init(|| async {
-            let (ready, started) = oneshot::channel();
-            shared.watch.spawn(shared, ready)?;
-            started.await.unwrap_or(Err(Error::Closed))
-        });
-        started.await?;
+        let mut started = shared.watch.thread(shared)?;
+        let known = started.wait_for(Option::is_some).await;
+        known.map_or(Err(Error::Closed), |known| {
+            known.clone().unwrap_or(Err(Error::Closed))
+        })?;
         if shared.watch.stopped.load(SeqCst) {
             return Err(Error::Closed);
         }
         Ok(())
     }
 
-    fn spawn(&self, shared: &Arc<Shared>, ready: oneshot::Sender<Result<(), Error>>) -> Result<(), Error> {
+    /// The thread that there is, or a new one where none is or none could start.
+    fn thread(&self, shared: &Arc<Shared>) -> Result<Started, Error> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: whoever joins is seen here, or finds the thread.
         if self.stopped.load(SeqCst) {
             return Err(Error::Closed);
         }
+        if let Some(there) = thread.take_if(|there| there.failed()) {
+            drop(there.handle.join());
+        }
+        if let Some(there) = &*thread {
+            return Ok(there.started.clone());
+        }
+        let (ready, started) = watch::channel(None);
         let shared_with = shared.clone();
         let work = move || match Watcher::open(shared_with) {
             Ok(watcher) => {
-                drop(ready.send(Ok(())));
+                ready.send_replace(Some(Ok(())));
                 watcher.run();
             }
-            Err(error) => drop(ready.send(Err(error))),
+            Err(error) => drop(ready.send_replace(Some(Err(error)))),
         };
-        *thread = Some(shared.spawn("esker-watcher".to_owned(), work)?);
-        Ok(())
+        let handle = shared.spawn("esker-watcher".to_owned(), work)?;
+        *thread = Some(Thread {
+            handle,
+            started: started.clone(),
+        });
+        Ok(started)
     }
 
     /// Asks the thread to end.
@@ -103,8 +121,16 @@ impl Watch {
     pub(crate) fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            drop(thread.join());
+            drop(thread.handle.join());
         }
+    }
+}
+
+impl Thread {
+    /// Whether it could not start, so that it has ended or is about to.
+    fn failed(&self) -> bool {
+        let started = self.started.borrow();
+        started.as_ref().map_or(self.handle.is_finished(), Result::is_err)
     }
 }
 

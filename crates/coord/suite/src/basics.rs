@@ -197,9 +197,11 @@ pub async fn cx_07_a_closed_store_says_so_and_does_nothing(world: World) {
     let id = queue_1.enqueue("x").await.unwrap();
     let held = claim(&queue_1, "w").await;
     let lock = store.try_lock("l", "me", 60).await.unwrap().expect("a free lock");
+    assert!(!store.is_closed());
     store.close().await;
     // Closing again is nothing new.
     store.close().await;
+    assert!(store.is_closed() && !second.is_closed());
     closed("enqueue", queue_1.enqueue("y").await);
     closed("claim", queue_1.claim_one("w").await);
     closed("get_job", queue_1.get_job(id).await);

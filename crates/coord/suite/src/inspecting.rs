@@ -55,6 +55,37 @@ pub async fn ci_01_queues_are_counted_by_state(world: World) {
     assert_eq!(seen.queues[2], queue("b", [4, 0, 2, 1], Some(308)));
 }
 
+pub async fn ci_01_queues_are_counted_right_after_the_clock_was_set_back(world: World) {
+    let queue = world.queue("q");
+    queue.enqueue_batch(batch(3)).await.unwrap();
+    assert_eq!(queue.claim_batch("first", 3).await.unwrap().len(), 3);
+    world.advance(1000).await;
+    queue.enqueue("waits").await.unwrap();
+    // It meets three claims that have lapsed, and takes one of their jobs.
+    claim(&queue, "second").await;
+    let counted = async |ready, scheduled, running, oldest_ready_s| {
+        let expected = QueueInspection {
+            name: "q".to_owned(),
+            ready,
+            scheduled,
+            running,
+            dead: 0,
+            oldest_ready_s,
+        };
+        assert_eq!(world.store().inspect().await.unwrap().queues, [expected]);
+    };
+    counted(1, 0, 3, Some(0)).await;
+    // Every job is of a time to come now, those of the lapsed claims too.
+    world.set(NOW - 10).await;
+    counted(0, 1, 3, None).await;
+    queue.enqueue("now").await.unwrap();
+    counted(1, 1, 3, Some(0)).await;
+    world.set(NOW + 5).await;
+    counted(1, 1, 3, Some(15)).await;
+    world.set(NOW + 1001).await;
+    counted(2, 0, 3, Some(1011)).await;
+}
+
 pub async fn ci_01_streams_have_ends_and_consumers_lag(world: World) {
     let (s, t) = (world.stream("s"), world.stream("t"));
     s.publish_batch(vec![event("1"), event("2"), event("3"), event("4")])

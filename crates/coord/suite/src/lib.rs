@@ -103,6 +103,8 @@ macro_rules! suite {
                 ct_03_a_panic_inside_rolls_back,
                 ct_03_a_refused_call_inside_leaves_the_transaction_whole,
                 ct_04_jobs_of_a_transaction_carry_the_default_options,
+                ct_04_a_queue_stamps_what_it_enqueues_in_a_transaction,
+                ct_01_batches_keep_their_order_and_leave_with_a_rollback,
                 ct_02_an_empty_transaction_commits,
                 ct_05_a_held_transaction_and_other_writers,
                 ct_05_transactions_on_two_handles_take_turns_or_pass,
@@ -244,6 +246,7 @@ macro_rules! suite {
             inspecting: [
                 ci_01_an_empty_store_holds_nothing,
                 ci_01_queues_are_counted_by_state,
+                ci_01_queues_are_counted_right_after_the_clock_was_set_back,
                 ci_01_streams_have_ends_and_consumers_lag,
                 ci_01_locks_are_those_that_are_held,
                 ci_01_schedules_show_their_next_boundary,

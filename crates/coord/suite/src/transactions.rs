@@ -1,10 +1,10 @@
 //! CT-01 to CT-04: side effects that commit together, or not at all.
 
-use esker_coord_api::{Error, QueueOptions, Store, Transaction};
+use esker_coord_api::{EnqueueOptions, Error, Payload, QueueOptions, Store, Transaction};
 
 use crate::{
     World,
-    world::{claim, events, ids, job, queue, stream, texts},
+    world::{claim, event, events, ids, job, queue, stream, texts},
 };
 
 /// Does one of everything, and gives the ids of the jobs: of the queue, and of the outbox.
@@ -181,6 +181,74 @@ pub async fn ct_04_jobs_of_a_transaction_carry_the_default_options(world: World)
     assert_eq!(job(&queue, id).await.stamps, QueueOptions::default());
     let outbox = world.store().outbox("o").unwrap();
     assert_eq!(job(outbox.queue(), delivery).await.stamps, QueueOptions::OUTBOX);
+}
+
+pub async fn ct_04_a_queue_stamps_what_it_enqueues_in_a_transaction(world: World) {
+    let stamps = QueueOptions {
+        visibility_timeout_s: 7,
+        max_attempts: 9,
+        backoff_base_s: 2,
+        dead_letter_retention_s: Some(11),
+    };
+    let queue = world.queue_with("q", stamps);
+    let outbox = world.store().outbox("o").unwrap();
+    let later = EnqueueOptions {
+        delay: Some(5),
+        max_attempts: Some(1),
+        ..EnqueueOptions::default()
+    };
+    let mut transaction = world.store().begin().await.unwrap();
+    let plain = queue.enqueue_in(&mut transaction, "plain").await.unwrap();
+    let own = queue
+        .enqueue_in_with(&mut transaction, "own", later)
+        .await
+        .unwrap();
+    let delivery = outbox
+        .enqueue_in_with(&mut transaction, "delivery", later)
+        .await
+        .unwrap();
+    assert!(transaction.get_job("q", plain).await.unwrap().is_some());
+    transaction.commit().await.unwrap();
+    assert_eq!(job(&queue, plain).await.stamps, stamps);
+    let own = job(&queue, own).await;
+    assert_eq!((own.stamps.max_attempts, own.run_at), (1, world.now() + 5));
+    let delivery = job(outbox.queue(), delivery).await;
+    assert_eq!(
+        (delivery.stamps.visibility_timeout_s, delivery.stamps.max_attempts),
+        (QueueOptions::OUTBOX.visibility_timeout_s, 1)
+    );
+}
+
+pub async fn ct_01_batches_keep_their_order_and_leave_with_a_rollback(world: World) {
+    let queue = world.queue("q");
+    let jobs = || (0..5).map(|n| (Payload::from(n.to_string()), EnqueueOptions::default()));
+    let news = || (0..5).map(|n| event(n.to_string())).collect();
+    let mut left = world.store().begin().await.unwrap();
+    queue.enqueue_batch_in(&mut left, jobs().collect()).await.unwrap();
+    left.publish_batch("s", news()).await.unwrap();
+    drop(left);
+
+    let mut wakes = queue.listen().await.unwrap();
+    let mut transaction = world.store().begin().await.unwrap();
+    let ids = transaction.enqueue_batch("q", jobs().collect()).await.unwrap();
+    transaction.publish_batch("s", news()).await.unwrap();
+    let none = (
+        transaction.enqueue_batch("q", Vec::new()).await.unwrap(),
+        transaction.publish_batch("s", Vec::new()).await.unwrap(),
+    );
+    assert_eq!(none, (Vec::new(), ()));
+    assert_eq!(transaction.read_since("s", 0, 9).await.unwrap().len(), 5);
+    transaction.commit().await.unwrap();
+    assert!(wakes.recv().await.is_some());
+    let claimed = queue.claim_batch("w", 9).await.unwrap();
+    let claimed: Vec<_> = claimed
+        .iter()
+        .map(|handle| (handle.job().id, handle.job().payload.clone()))
+        .collect();
+    let wanted: Vec<_> = ids.into_iter().zip(jobs().map(|(payload, _)| payload)).collect();
+    assert_eq!(claimed, wanted);
+    let wanted = (0..5).map(|n| (n + 1, n.to_string())).collect::<Vec<_>>();
+    assert_eq!(texts(&events(&world.stream("s")).await), wanted);
 }
 
 pub async fn ct_02_an_empty_transaction_commits(world: World) {

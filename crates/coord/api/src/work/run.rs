@@ -4,14 +4,14 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::{FutureExt as _, select_biased};
 use tokio_util::sync::CancellationToken;
 
 use super::{JobError, error::Fate};
-use crate::{Error, Job, JobHandle, Outcome, Result, clock::sleep, pause::Pause};
+use crate::{Error, Job, JobHandle, Outcome, Result, lease::Lease, pause::Pause};
 
 /// What a worker's jobs share.
 #[derive(Clone, Copy)]
@@ -57,15 +57,15 @@ pub(crate) async fn run(
     handler: impl AsyncFnOnce(&Job) -> Result<(), JobError>,
     pace: Pace<'_>,
 ) -> Result<Ending> {
-    let mut lease = Lease::of(handle);
+    let mut lease = lease(handle, pace.heartbeats);
     let verdict = if pace.stopping.is_cancelled() {
         Some(Verdict::Release)
-    } else if lease.may_hold() {
+    } else if !lease.is_over() {
         let mut work = Box::pin(AssertUnwindSafe(async { handler(handle.job()).await }).catch_unwind());
         let mut over = pin!(pace.over.cancelled().fuse());
         let verdict = select_biased! {
             done = work.as_mut().fuse() => Some(Verdict::of(done)),
-            () = pin!(keep(handle, &mut lease, pace.heartbeats).fuse()) => None,
+            () = pin!(keep(handle, &mut lease).fuse()) => None,
             () = over => Some(Verdict::Release),
         };
         // The handler is gone before its job is given back; what it drops is its own, and may panic too.
@@ -88,32 +88,25 @@ pub(crate) async fn run(
     })
 }
 
+/// For how long the claim may be held: no longer than this can the store hold it for us.
+fn lease(handle: &JobHandle, heartbeats: u32) -> Lease {
+    let timeout = u64::try_from(handle.job().stamps.visibility_timeout_s).unwrap_or(0);
+    let timeout = Duration::from_secs(timeout);
+    // The store counts whole seconds, and the last one still holds.
+    let bound = timeout.saturating_add(Duration::from_secs(1));
+    Lease::new(handle.asked, timeout / heartbeats, bound)
+}
+
 /// Renews the claim again and again; resolves when it is lost.
-async fn keep(handle: &JobHandle, lease: &mut Lease, heartbeats: u32) {
+async fn keep(handle: &JobHandle, lease: &mut Lease) {
     let job = handle.job();
-    let interval = lease.timeout / heartbeats;
-    let mut pause = Pause::default();
-    let mut wait = interval;
-    loop {
-        sleep(wait).await;
-        let asked = Instant::now();
-        let heartbeat = handle.heartbeat(job.stamps.visibility_timeout_s).await;
-        match heartbeat {
-            Ok(true) => {
-                lease.renewed = asked;
-                pause.reset();
-                wait = interval;
-            }
-            Err(error @ Error::Database { .. }) if lease.may_hold() => {
-                tracing::warn!(queue = %job.queue, job = job.id, error = error.report(), "a heartbeat failed; it is tried again");
-                wait = pause.next().min(interval);
-            }
-            lost => {
-                tracing::warn!(queue = %job.queue, job = job.id, ?lost, "the claim is lost; its handler is dropped");
-                return;
-            }
-        }
-    }
+    let timeout = job.stamps.visibility_timeout_s;
+    let failed = |error: &Error| {
+        tracing::warn!(queue = %job.queue, job = job.id, error = error.report(), "a heartbeat failed; it is tried again");
+    };
+    let lost = lease.keep(|| handle.heartbeat(timeout), failed).await;
+    let error = lost.err().map(|error| error.report());
+    tracing::warn!(queue = %job.queue, job = job.id, error, "the claim is lost; its handler is dropped");
 }
 
 /// Stores the verdict, and tells whether the claim still held. Tries again while it may hold.
@@ -132,7 +125,7 @@ async fn settle(
             Ok(held) => return Ok(held || unknown),
             Err(error) => error,
         };
-        let again = matches!(error, Error::Database { .. }) && lease.may_hold() && !over.is_cancelled();
+        let again = matches!(error, Error::Database { .. }) && !lease.is_over() && !over.is_cancelled();
         if !again {
             return Err(error);
         }
@@ -182,27 +175,6 @@ impl Verdict {
             Self::Fail(_) => Ending::Failed { panicked: false },
             Self::Release => Ending::Released,
         }
-    }
-}
-
-/// Until when a claim may hold, by this process's own time: no longer than this can the store hold it for us.
-struct Lease {
-    timeout: Duration,
-    renewed: Instant,
-}
-
-impl Lease {
-    fn of(handle: &JobHandle) -> Self {
-        let timeout = u64::try_from(handle.job().stamps.visibility_timeout_s).unwrap_or(0);
-        Self {
-            timeout: Duration::from_secs(timeout),
-            renewed: handle.asked,
-        }
-    }
-
-    fn may_hold(&self) -> bool {
-        // The store counts whole seconds, and the last one still holds.
-        self.renewed.elapsed() < self.timeout.saturating_add(Duration::from_secs(1))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     world::{World, run, settle},
 };
 
-/// Renewals come every 0.3 s of real time.
+/// Renewals come each third of a second of real time.
 const BRIEF: SchedulerOptions = SchedulerOptions { ttl_s: 2 };
 
 struct Runner {
@@ -208,9 +208,21 @@ fn cd_02_a_failing_storage_is_told_and_the_lead_is_given_back() {
             assert_eq!(leader(&world.store).await, None, "{operation}");
         }
         let world = World::new();
-        world.script.fail("renew_lock", [Fault::Aborted]);
+        world.script.fail("renew_lock", vec![Fault::Aborted; 1000]);
         let error = Runner::start(&world.store, BRIEF).end().await.unwrap_err();
         assert!(matches!(error, Error::Database { .. }), "{error}");
+    });
+}
+
+#[test]
+fn cd_02_a_leader_outlasts_a_renewal_that_fails() {
+    run(async {
+        let world = World::new();
+        world.script.fail("renew_lock", [Fault::Aborted, Fault::Unknown]);
+        let runner = Runner::start(&world.store, BRIEF);
+        world.script.called("renew_lock", 4).await;
+        assert_eq!(leader(&world.store).await.map(|(_, fence)| fence), Some(1));
+        runner.stop().await.unwrap();
     });
 }
 

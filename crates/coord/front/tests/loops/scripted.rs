@@ -160,6 +160,10 @@ impl<E: Engine> Engine for Scripted<E> {
         self.engine.note_lost_wake();
     }
 
+    fn is_closed(&self) -> bool {
+        self.engine.is_closed()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.engine.close()
     }

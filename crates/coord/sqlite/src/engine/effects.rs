@@ -2,7 +2,7 @@
 
 use esker_coord_api::{
     Channel, Cursor, EnqueueOptions, Job, LocalName, Name, NewEvent, NewJob, Outbox, Payload, QueueOptions,
-    Result, StreamEvent,
+    Result, StreamEvent, extent,
 };
 
 use crate::{
@@ -46,14 +46,20 @@ impl<'t, 'c> Effects<'t, 'c> {
         payload: impl Into<Payload>,
         options: EnqueueOptions,
     ) -> Result<i64> {
-        let job = NewJob::new(payload.into(), QueueOptions::default(), options)?;
-        self.store(&Name::new(queue)?, job)
+        let ids = self.enqueue_batch(queue, vec![(payload.into(), options)])?;
+        Ok(ids[0])
+    }
+
+    /// Stores many jobs, and gives their ids, in order.
+    pub fn enqueue_batch(&mut self, queue: &str, jobs: Vec<(Payload, EnqueueOptions)>) -> Result<Vec<i64>> {
+        self.store(&Name::new(queue)?, QueueOptions::default(), jobs)
     }
 
     /// Stores a delivery with the outbox's options (CO-01), and gives its id.
     pub fn outbox_enqueue(&mut self, outbox: &str, payload: impl Into<Payload>) -> Result<i64> {
-        let job = NewJob::new(payload.into(), QueueOptions::OUTBOX, EnqueueOptions::default())?;
-        self.store(&Outbox::queue_name(outbox)?, job)
+        let delivery = (payload.into(), EnqueueOptions::default());
+        let ids = self.store(&Outbox::queue_name(outbox)?, QueueOptions::OUTBOX, vec![delivery])?;
+        Ok(ids[0])
     }
 
     /// Appends an event, and gives its offset.
@@ -69,8 +75,14 @@ impl<'t, 'c> Effects<'t, 'c> {
         payload: impl Into<Payload>,
     ) -> Result<i64> {
         let event = NewEvent::new(key, payload.into())?;
-        let offsets = streams::publish(self.tx, &Name::new(stream)?, &[event], self.now)?;
+        let offsets = self.publish_batch(stream, &[event])?;
         Ok(offsets[0])
+    }
+
+    /// Appends many events, and gives their offsets, in order.
+    pub fn publish_batch(&mut self, stream: &str, events: &[NewEvent]) -> Result<Vec<i64>> {
+        let stream = Name::new(stream)?;
+        Ok(streams::publish(self.tx, &stream, events, self.now)?)
     }
 
     /// Wakes who listens to the channel, after the commit (CW-01).
@@ -91,15 +103,20 @@ impl<'t, 'c> Effects<'t, 'c> {
         Ok(streams::get_offset(self.tx.sql(), &stream, &consumer)?)
     }
 
-    /// Events after `offset`, ascending, at most `limit`.
-    pub fn read_since(&mut self, stream: &str, offset: i64, limit: usize) -> Result<Vec<StreamEvent>> {
-        let stream = Name::new(stream)?;
-        Ok(streams::read(
-            self.tx.sql(),
-            &stream,
-            &Cursor::After(offset),
-            limit,
-        )?)
+    /// Events after `offset`, ascending, at most `limit`; none for a limit that is not positive.
+    pub fn read_since(&mut self, stream: &str, offset: i64, limit: i64) -> Result<Vec<StreamEvent>> {
+        self.read(stream, &Cursor::After(offset), limit)
+    }
+
+    /// Events after what the consumer has saved.
+    pub fn read_from_consumer(
+        &mut self,
+        stream: &str,
+        consumer: &str,
+        limit: i64,
+    ) -> Result<Vec<StreamEvent>> {
+        let consumer = LocalName::new(consumer)?;
+        self.read(stream, &Cursor::Saved(consumer), limit)
     }
 
     /// A live or dead job of the queue.
@@ -107,8 +124,18 @@ impl<'t, 'c> Effects<'t, 'c> {
         Ok(queues::get_job(self.tx.sql(), &Name::new(queue)?, id)?)
     }
 
-    fn store(&mut self, queue: &Name, job: NewJob) -> Result<i64> {
-        let ids = queues::enqueue(self.tx, queue, &[job], self.now)?;
-        Ok(ids[0])
+    fn store(
+        &mut self,
+        queue: &Name,
+        stamps: QueueOptions,
+        jobs: Vec<(Payload, EnqueueOptions)>,
+    ) -> Result<Vec<i64>> {
+        let jobs = NewJob::batch(stamps, jobs)?;
+        Ok(queues::enqueue(self.tx, queue, &jobs, self.now)?)
+    }
+
+    fn read(&mut self, stream: &str, from: &Cursor, limit: i64) -> Result<Vec<StreamEvent>> {
+        let stream = Name::new(stream)?;
+        Ok(streams::read(self.tx.sql(), &stream, from, extent(limit))?)
     }
 }

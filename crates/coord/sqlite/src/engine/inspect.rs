@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) const QUEUES: &str = "SELECT id, name FROM coord_queue ORDER BY name";
-/// Of one priority, lapsed claims included.
+/// Of one priority, lapsed claims included: counted from the index alone.
 pub(crate) const READY: &str = "SELECT count(*) FROM coord_job INDEXED BY coord_job_ready \
      WHERE queue = ?1 AND flight IN (0, 3) AND priority = ?2 AND run_at <= ?3";
 pub(crate) const SCHEDULED: &str = "SELECT count(*) FROM coord_job INDEXED BY coord_job_ready \
@@ -23,8 +23,9 @@ pub(crate) const OLDEST: &str = "SELECT run_at FROM coord_job INDEXED BY coord_j
      ORDER BY run_at LIMIT 1";
 pub(crate) const RUNNING: &str = "SELECT count(*) FROM coord_job INDEXED BY coord_job_flight \
      WHERE queue = ?1 AND flight > 0";
-pub(crate) const LAPSED: &str = "SELECT count(*) FROM coord_job INDEXED BY coord_job_flight \
-     WHERE queue = ?1 AND flight > 0 AND flight = 3";
+/// Lapsed claims among those counted as ready, and among those as scheduled, as when the clock was set back.
+pub(crate) const LAPSED: &str = "SELECT count(*) FILTER (WHERE run_at <= ?2), count(*) FILTER (WHERE run_at > ?2) \
+     FROM coord_job INDEXED BY coord_job_flight WHERE queue = ?1 AND flight > 0 AND flight = 3";
 pub(crate) const DEAD: &str = "SELECT count(*) FROM coord_dead WHERE queue = ?1";
 pub(crate) const STREAMS: &str = "SELECT id, name, last FROM coord_stream WHERE last > 0 ORDER BY name";
 pub(crate) const FIRST: &str =
@@ -69,7 +70,11 @@ fn queues(conn: &Connection, now: i64) -> Result<Vec<QueueInspection>, Error> {
             oldest = oldest.into_iter().chain(since).min();
             priority = claims::next_priority(conn, id, of)?;
         }
-        queue.ready -= count(conn, LAPSED, [id])?;
+        let (ready, scheduled): (u64, u64) = conn
+            .prepare_cached(LAPSED)?
+            .query_one([id, now], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        queue.ready -= ready;
+        queue.scheduled -= scheduled;
         queue.oldest_ready_s = oldest.map(|since| now.saturating_sub(since));
         queue.running = count(conn, RUNNING, [id])?;
         queue.dead = count(conn, DEAD, [id])?;

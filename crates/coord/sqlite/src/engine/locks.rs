@@ -1,9 +1,9 @@
 //! Locks that lapse, with fences (CL-*).
 
-use esker_coord_api::{Channel, LocalName, LockAttempt, Name};
+use esker_coord_api::{Channel, LocalName, LockAttempt, Name, NextTime};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::{Error, Transaction, engine::next_time};
+use crate::{Error, Transaction};
 
 pub(crate) const FIND: &str = "SELECT fence, owner, expires_at FROM coord_lock \
      WHERE name = ?1 AND owner IS NOT NULL AND expires_at > ?2";
@@ -32,7 +32,7 @@ pub(crate) fn look(
         if by == owner.as_str() {
             LockAttempt::Held(fence)
         } else {
-            LockAttempt::Lost(next_time(until, now))
+            LockAttempt::Lost(NextTime::seen(until, now))
         }
     }))
 }

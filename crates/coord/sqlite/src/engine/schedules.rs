@@ -1,11 +1,13 @@
 //! Schedules: what is due, fired under a lock (CD-*).
 
-use esker_coord_api::{Channel, Firing, Name, NewJob, NewSchedule, Payload, QueueOptions, Spec, Start};
+use esker_coord_api::{
+    Channel, Firing, Name, NewJob, NewSchedule, NextTime, Payload, QueueOptions, Spec, Start,
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{
     Error, Transaction,
-    engine::{locks, next_time, queues},
+    engine::{locks, queues},
 };
 
 /// A schedule that is the same keeps its next boundary; a changed one starts anew (CD-03).
@@ -78,7 +80,7 @@ pub(crate) fn fire(tx: &mut Transaction<'_>, lock: &Name, fence: i64, now: i64) 
         tx.sql().prepare_cached(ADVANCE)?.execute([id, elapsed.next])?;
         fired += jobs.len();
     }
-    let next = next(tx.sql())?.map(|at| next_time(at, now));
+    let next = next(tx.sql())?.map(|at| NextTime::seen(at, now));
     Ok(Firing::Fired {
         jobs: u64::try_from(fired).unwrap_or(u64::MAX),
         next,

@@ -46,8 +46,8 @@ pub(crate) fn publish(
         insert.execute(params![
             place(id, *offset),
             now,
-            event.key,
-            event.payload.as_bytes()
+            event.key(),
+            event.payload().as_bytes()
         ])?;
     }
     drop(insert);

@@ -48,13 +48,13 @@ impl SqliteTransaction {
 }
 
 impl EngineTransaction for SqliteTransaction {
-    fn enqueue(&mut self, queue: Name, job: NewJob) -> BoxFuture<'_, Result<i64>> {
-        self.step(move |tx, now| Ok(queues::enqueue(tx, &queue, &[job], now)?[0]))
+    fn enqueue(&mut self, queue: Name, jobs: Vec<NewJob>) -> BoxFuture<'_, Result<Vec<i64>>> {
+        self.step(move |tx, now| queues::enqueue(tx, &queue, &jobs, now))
     }
 
-    fn publish(&mut self, stream: Name, event: NewEvent) -> BoxFuture<'_, Result<()>> {
-        // Nobody else can publish meanwhile, so the offset may be assigned now.
-        self.step(move |tx, now| streams::publish(tx, &stream, &[event], now).map(drop))
+    fn publish(&mut self, stream: Name, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>> {
+        // Nobody else can publish meanwhile, so the offsets may be assigned now.
+        self.step(move |tx, now| streams::publish(tx, &stream, &events, now).map(drop))
     }
 
     fn notify(&mut self, channel: Name, _payload: Payload) -> BoxFuture<'_, Result<()>> {

@@ -200,7 +200,10 @@ async fn cx_09_a_removed_file_is_noticed_by_readers_too() {
     fx.db.read(MINUTE, |_| Ok::<_, Error>(())).await.unwrap();
     fs::remove_file(fx.path()).unwrap();
     // Readers look now and then.
-    while fx.db.read(MINUTE, |_| Ok::<_, Error>(())).await.is_ok() {}
+    while fx.db.read(MINUTE, |_| Ok::<_, Error>(())).await.is_ok() {
+        assert!(!fx.db.is_closed());
+    }
+    assert!(fx.db.is_closed());
     assert!(matches!(write_note(&fx.db, 1).await, Err(Error::Replaced(_))));
     fx.db.close().await;
     assert!(!fx.path().exists());

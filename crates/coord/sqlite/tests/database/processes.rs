@@ -1,6 +1,6 @@
 //! Several processes on one file.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path};
 
 use esker_coord_sqlite::{Database, Error, Options, rusqlite::Connection};
 use esker_testing::processes::{Process, child, line_up, tell};
@@ -11,7 +11,6 @@ fn open(folder: &Path) -> Database {
     // A small log, so that checkpoints and restarts of it happen too.
     let options = Options {
         wal_limit: 256 * 1024,
-        busy_timeout: Duration::from_mins(1),
         ..Options::default()
     };
     Database::open(&folder.join("notes.db"), options, &[NOTES]).unwrap()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use esker_coord_api::{Clock, NewEvent, Payload};
-use esker_coord_sqlite::{Options, Settings, Synchronous};
+use esker_coord_sqlite::{Error, Options, Settings, SqliteEngine, Synchronous};
 
 use crate::support::{Fixture, batch, queue};
 
@@ -155,6 +155,21 @@ async fn cx_04_one_operation_reads_the_clock_of_its_store() {
     assert_eq!((job.created_at, job.run_at), (500, 500));
     let second = queue(&fx.second()).get_job(id).await.unwrap().unwrap();
     assert_eq!(second, job);
+}
+
+#[tokio::test]
+async fn cx_05_a_read_budget_that_cannot_be_counted_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for read_budget in [Duration::ZERO, Duration::from_millis(1 << 31), Duration::MAX] {
+        let settings = Settings {
+            read_budget,
+            ..Settings::default()
+        };
+        match SqliteEngine::open(&folder.path().join("coord.db"), settings) {
+            Err(Error::InvalidOption { option, .. }) => assert_eq!(option, "read_budget"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -18,7 +18,6 @@ fn settings(clock: Clock) -> Settings {
     Settings {
         database: Options {
             wal_limit: 256 * 1024,
-            busy_timeout: Duration::from_mins(1),
             ..Options::default()
         },
         clock,

@@ -231,11 +231,15 @@ fn part(random: &mut Random) -> Part {
     match random.below(12) {
         0..3 => Part::Enqueue {
             queue,
-            job: NewJobStep::generate(random),
+            jobs: (0..random.pick(&[1, 1, 3]))
+                .map(|_| NewJobStep::generate(random))
+                .collect(),
         },
         3..6 => Part::Publish {
             stream,
-            event: NewEventStep::generate(random),
+            events: (0..random.pick(&[1, 1, 3]))
+                .map(|_| NewEventStep::generate(random))
+                .collect(),
         },
         6 => Part::Notify,
         7 => Part::SaveOffset {

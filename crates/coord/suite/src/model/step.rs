@@ -192,11 +192,11 @@ pub(crate) enum Wrong {
 pub(crate) enum Part {
     Enqueue {
         queue: &'static str,
-        job: NewJobStep,
+        jobs: Vec<NewJobStep>,
     },
     Publish {
         stream: &'static str,
-        event: NewEventStep,
+        events: Vec<NewEventStep>,
     },
     Notify,
     SaveOffset {

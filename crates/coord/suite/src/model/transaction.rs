@@ -5,7 +5,7 @@ use esker_coord_api::{Cursor, Engine, EngineTransaction, Payload};
 use super::{
     run::{Run, both},
     same::{Verdict, answered, same},
-    step::{Part, QUEUES},
+    step::{NewEventStep, NewJobStep, Part, QUEUES},
 };
 use crate::world::{local, name};
 
@@ -49,12 +49,14 @@ impl Run {
             }};
         }
         match part {
-            Part::Enqueue { queue, job } => {
-                let (engine, memory) = inside!(|side| side.enqueue(name(queue), job.new_job()));
-                self.ids.given(&[engine], &[memory])
+            Part::Enqueue { queue, jobs } => {
+                let new = || jobs.iter().map(NewJobStep::new_job).collect();
+                let (engine, memory) = inside!(|side| side.enqueue(name(queue), new()));
+                self.ids.given(&engine, &memory)
             }
-            Part::Publish { stream, event } => {
-                inside!(|side| side.publish(name(stream), event.new_event()));
+            Part::Publish { stream, events } => {
+                let new = || events.iter().map(NewEventStep::new_event).collect();
+                inside!(|side| side.publish(name(stream), new()));
                 Ok(())
             }
             Part::Notify => {

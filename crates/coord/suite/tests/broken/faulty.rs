@@ -300,6 +300,9 @@ impl<F: Fault> Engine for Inner<F> {
     fn sleep_until(&self, time: NextTime) -> BoxFuture<'static, ()> {
         self.memory.sleep_until(time)
     }
+    fn is_closed(&self) -> bool {
+        self.memory.is_closed()
+    }
     fn close(&self) -> BoxFuture<'_, ()> {
         self.memory.close()
     }
@@ -309,11 +312,11 @@ impl<F: Fault> Engine for Inner<F> {
 struct Leaky(Box<dyn EngineTransaction>, MemoryEngine);
 
 impl EngineTransaction for Leaky {
-    fn enqueue(&mut self, queue: Name, job: NewJob) -> BoxFuture<'_, Result<i64>> {
-        self.0.enqueue(queue, job)
+    fn enqueue(&mut self, queue: Name, jobs: Vec<NewJob>) -> BoxFuture<'_, Result<Vec<i64>>> {
+        self.0.enqueue(queue, jobs)
     }
-    fn publish(&mut self, stream: Name, event: NewEvent) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.1.publish(stream, vec![event]).await.map(drop) })
+    fn publish(&mut self, stream: Name, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.1.publish(stream, events).await.map(drop) })
     }
     fn notify(&mut self, channel: Name, payload: Payload) -> BoxFuture<'_, Result<()>> {
         self.1.notify(channel, payload)

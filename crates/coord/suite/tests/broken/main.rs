@@ -271,7 +271,7 @@ fn a_trim_that_stops_short_is_found() {
 struct LostKeys;
 impl Fault for LostKeys {
     fn event(event: NewEvent) -> NewEvent {
-        NewEvent { key: None, ..event }
+        NewEvent::new(None, event.payload().clone()).expect("no key")
     }
 }
 

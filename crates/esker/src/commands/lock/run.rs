@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{
     process::{Child, Command},
     signal::unix::{Signal as Signals, SignalKind, signal},
-    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -72,7 +72,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(super) async fn run(context: &Context, store: &Store, args: Run) -> anyhow::Result<Exit> {
-    let Some((lock, taken)) = take(context, store, &args).await? else {
+    let Some(lock) = take(context, store, &args).await? else {
         return Ok(Exit::Interrupted);
     };
     let on_terminal = io::stdin().is_terminal();
@@ -96,20 +96,20 @@ pub(super) async fn run(context: &Context, store: &Store, args: Run) -> anyhow::
             return Ok(Exit::Command(if missing { 127 } else { 126 }));
         }
     };
-    // A ttl counts whole seconds, so the first of them may be over at once.
-    let third = Duration::from_secs(u64::from(args.ttl) - 1) / 3;
-    let mut kept = pin!(keep(&lock, args.ttl, third, taken));
+    let mut kept = pin!(lock.keep(args.ttl.into()));
     let mut interrupt = context.interrupt.clone();
     let mut interrupted = false;
     let ended = loop {
         tokio::select! {
             ended = running.child.wait() => break ended?,
             lost = &mut kept => {
-                running.stop(third.min(GRACE)).await?;
-                return Err(lost.context(format!(
-                    "the lock `{}` was lost, and the command was stopped",
-                    printable(&args.name)
-                )));
+                // What is left of the ttl when it was not renewed for two thirds of it.
+                running.stop(Duration::from_secs(u64::from(args.ttl) - 1).div_f64(3.0).min(GRACE)).await?;
+                let told = format!("the lock `{}` was lost, and the command was stopped", printable(&args.name));
+                return Err(match lost {
+                    Ok(()) => anyhow::anyhow!("{told}: it lapsed, or was taken away"),
+                    Err(error) => anyhow::Error::new(error).context(told),
+                });
             }
             signal = interrupt.wait(), if !interrupted => {
                 interrupted = true;
@@ -128,8 +128,8 @@ pub(super) async fn run(context: &Context, store: &Store, args: Run) -> anyhow::
     Ok(Exit::Command(code(ended)))
 }
 
-/// Takes the lock, and tells since when it is had at the latest; `None` when the user does not want to wait any more.
-async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Option<(Lock, Instant)>> {
+/// Takes the lock; `None` when the user does not want to wait any more.
+async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Option<Lock>> {
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let owner = args.owner.clone().unwrap_or_else(host);
     // Two that have one name would both have the lock.
@@ -138,12 +138,18 @@ async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Op
     let name = printable(&args.name);
     let began = Instant::now();
     let is_over = |most: u32| began.elapsed() >= Duration::from_secs(most.into());
-    let mut asked = began;
+    let mut failed = false;
     let mut told = false;
     while !interrupt.is_set() {
         // Waited for also when the user stops it: dropped, the lock would be held by nobody.
         match store.try_lock(&args.name, &owner, args.ttl.into()).await {
-            Ok(Some(lock)) => return Ok(Some((lock, asked))),
+            // What a try that failed took all the same has been running since then.
+            Ok(Some(lock)) if failed => {
+                if lock.renew(args.ttl.into()).await.unwrap_or(false) {
+                    return Ok(Some(lock));
+                }
+            }
+            Ok(Some(lock)) => return Ok(Some(lock)),
             Ok(None) => {
                 let holder = holder(store, &args.name);
                 match args.wait {
@@ -161,16 +167,18 @@ async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Op
                     () = sleep(AGAIN) => {}
                     _ = interrupt.wait() => {}
                 }
-                asked = Instant::now();
             }
-            // It may have been had all the same: the next try finds it then, and its time counts from this one.
+            // It may have been had all the same: the next try finds it then.
             Err(error) => match args.wait {
                 None => return Err(error.into()),
                 Some(most) if is_over(most) => {
                     let told = format!("`{name}` was not had within {most} s");
                     return Err(anyhow::Error::new(error).context(told));
                 }
-                Some(_) => outlast(store, error).await?,
+                Some(_) => {
+                    outlast(store, error).await?;
+                    failed = true;
+                }
             },
         }
     }
@@ -183,29 +191,6 @@ async fn holder(store: &Store, name: &str) -> String {
     let holder = locks.into_iter().find(|lock| lock.name == name);
     // It may have been given back since.
     holder.map_or_else(|| "another".to_owned(), |lock| printable(&lock.owner))
-}
-
-/// Renews the lock again and again; ends when it is lost, or was not renewed for so long that it soon may be.
-async fn keep(lock: &Lock, ttl: u32, third: Duration, taken: Instant) -> anyhow::Error {
-    let mut renewed = taken;
-    loop {
-        sleep_until(renewed + third).await;
-        // A process that was halted asks once more all the same.
-        let until = (renewed + 2 * third).max(Instant::now() + third / 2);
-        renewed = loop {
-            let asked = Instant::now();
-            match timeout_at(until, lock.renew(ttl.into())).await {
-                Ok(Ok(true)) => break asked,
-                Ok(Ok(false)) => return anyhow::anyhow!("it lapsed, or was taken away"),
-                Ok(Err(error)) if Instant::now() < until => {
-                    tracing::warn!(error = error.report(), "the lock was not renewed; trying again");
-                    sleep_until((Instant::now() + AGAIN).min(until)).await;
-                }
-                Ok(Err(error)) => return error.into(),
-                Err(_) => return anyhow::anyhow!("the store did not answer in time"),
-            }
-        };
-    }
 }
 
 /// Gives the lock back, and tells whether it was held until now. That the store fails is told, and no more: the command
