@@ -17,6 +17,9 @@ pub struct Payload(Bytes);
 impl Payload {
     /// The value as JSON. [`Error::Codec`] when it cannot be encoded, or is nested deeper than 127 and so could not be
     /// decoded again.
+    ///
+    /// JSON has no number for an infinity or for what is no number (NaN): such a float is written as `null`, and decodes
+    /// again as an `Option` alone. Who has such values encodes them otherwise, and stores the [bytes](Self::new).
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         let bytes = serde_json::to_vec(value).map_err(|error| Error::Codec(error.into()))?;
         if depth(&bytes) > DEEPEST {
@@ -145,6 +148,16 @@ mod tests {
         // The keys of a JSON object are text.
         let map = HashMap::from([(vec![1, 2], 3)]);
         assert!(matches!(Payload::json(&map), Err(Error::Codec(_))));
+    }
+
+    #[test]
+    fn cx_03_a_float_that_json_cannot_tell_is_null() {
+        for float in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let payload = Payload::json(&[float]).unwrap();
+            assert_eq!(payload.as_bytes(), b"[null]");
+            assert_eq!(payload.decode::<Vec<Option<f64>>>().unwrap(), [None]);
+            assert!(matches!(payload.decode::<Vec<f64>>(), Err(Error::Codec(_))));
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::{future::ready, sync::Arc};
 
 use esker_coord_api::{
     BoxFuture, Channel, Claim, Claimed, Cursor, DeadPage, Engine, EngineTransaction, Error, Firing,
-    Inspection, Job, LocalName, LockAttempt, Name, NewEvent, NewJob, NewSchedule, NextTime, Payload, Result,
-    StreamEvent, WakeHub, WakeReceiver,
+    Inspection, Job, JobState, LocalName, LockAttempt, Name, NewEvent, NewJob, NewSchedule, NextTime,
+    Payload, Result, StreamEvent, WakeHub, WakeReceiver,
 };
 
 use crate::{
@@ -61,26 +61,26 @@ impl MemoryEngine {
         Box::pin(ready(answer))
     }
 
-    /// Does something to the job of a claim that still holds.
+    /// Does something to the job of a claim that still holds; `work` tells whether who waits for the queue may have to look
+    /// sooner than it knew.
     fn with_claim(
         &self,
         queue: &Name,
         claim: &Claim,
-        work: impl FnOnce(&mut Job, i64),
+        work: impl FnOnce(&mut Job, i64) -> bool,
     ) -> BoxFuture<'static, Result<bool>> {
         self.write(|state, now, wakes| {
-            let held = state.jobs.held(queue, claim, now);
-            let held = held.map(|job| work(job, now)).is_some();
-            // Who waits for the queue may have to look sooner than it knew.
-            wakes.extend(held.then(|| Channel::queue(queue)));
-            held
+            let sooner = state.jobs.held(queue, claim, now).map(|job| work(job, now));
+            wakes.extend((sooner == Some(true)).then(|| Channel::queue(queue)));
+            sooner.is_some()
         })
     }
 
     fn redrive_some(&self, queue: &Name, wanted: impl Fn(i64) -> bool) -> BoxFuture<'static, Result<u64>> {
         self.write(|state, now, wakes| {
-            wakes.push(Channel::queue(queue));
-            state.jobs.redrive(queue, now, wanted)
+            let redriven = state.jobs.redrive(queue, now, wanted);
+            wakes.extend((redriven > 0).then(|| Channel::queue(queue)));
+            redriven
         })
     }
 }
@@ -161,20 +161,31 @@ impl Engine for MemoryEngine {
         error: Option<String>,
         delay: i64,
     ) -> BoxFuture<'_, Result<bool>> {
-        self.with_claim(&queue, &claim, |job, now| jobs::retry(job, error, delay, now))
+        self.with_claim(&queue, &claim, |job, now| {
+            jobs::retry(job, error, delay, now);
+            job.state == JobState::Pending
+        })
     }
 
     fn fail(&self, queue: Name, claim: Claim, error: Option<String>) -> BoxFuture<'_, Result<bool>> {
-        self.with_claim(&queue, &claim, |job, now| jobs::fail(job, error, now))
+        self.with_claim(&queue, &claim, |job, now| {
+            jobs::fail(job, error, now);
+            false
+        })
     }
 
     fn release(&self, queue: Name, claim: Claim) -> BoxFuture<'_, Result<bool>> {
-        self.with_claim(&queue, &claim, |job, _| jobs::release(job))
+        self.with_claim(&queue, &claim, |job, _| {
+            jobs::release(job);
+            true
+        })
     }
 
     fn heartbeat(&self, queue: Name, claim: Claim, extend: i64) -> BoxFuture<'_, Result<bool>> {
         self.with_claim(&queue, &claim, |job, now| {
-            job.claim_expires_at = Some(now.saturating_add(extend));
+            let deadline = now.saturating_add(extend);
+            let before = job.claim_expires_at.replace(deadline);
+            before.is_some_and(|before| deadline < before)
         })
     }
 
@@ -239,8 +250,9 @@ impl Engine for MemoryEngine {
 
     fn unschedule(&self, name: Name) -> BoxFuture<'_, Result<bool>> {
         self.write(|state, _, wakes| {
-            wakes.push(Channel::schedules());
-            state.schedules.remove(&name)
+            let removed = state.schedules.remove(&name);
+            wakes.extend(removed.then(Channel::schedules));
+            removed
         })
     }
 

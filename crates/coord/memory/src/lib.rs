@@ -25,6 +25,7 @@
 mod engine;
 mod inspect;
 mod jobs;
+mod keeps;
 mod locks;
 mod schedules;
 mod state;

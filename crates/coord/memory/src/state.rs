@@ -2,12 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use esker_coord_api::{Channel, Clock, LocalName, Name, WakeHub};
+use esker_coord_api::{Channel, Clock, WakeHub};
 
-use crate::{jobs::Jobs, locks::Locks, schedules::Schedules, streams::Streams};
+use crate::{jobs::Jobs, keeps::Keeps, locks::Locks, schedules::Schedules, streams::Streams};
 
 /// All that was committed. A clone is a snapshot.
 #[derive(Clone, Default)]
@@ -18,16 +18,12 @@ pub(crate) struct State {
     pub(crate) schedules: Schedules,
 }
 
-/// Kept by one transaction at a time.
-type Keep = Arc<tokio::sync::Mutex<()>>;
-
 /// What the handles of one store share.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     state: Mutex<State>,
     hubs: Mutex<Hubs>,
-    /// One for each consumer that a transaction asked for: who has it keeps the consumer.
-    consumers: Mutex<BTreeMap<(Name, LocalName), Keep>>,
+    pub(crate) keeps: Keeps,
 }
 
 /// Who listens, by handle.
@@ -43,13 +39,8 @@ impl Shared {
             clock,
             state: Mutex::default(),
             hubs: Mutex::default(),
-            consumers: Mutex::default(),
+            keeps: Keeps::default(),
         }
-    }
-
-    /// What a transaction takes to keep a consumer of a stream.
-    pub(crate) fn consumer(&self, of: (Name, LocalName)) -> Keep {
-        lock(&self.consumers).entry(of).or_default().clone()
     }
 
     /// The state, for one operation at a time: each is atomic.
@@ -66,11 +57,12 @@ impl Shared {
         (number, hub)
     }
 
-    /// Ends a handle and its receivers.
+    /// Ends a handle, its receivers and its transactions.
     pub(crate) fn detach(&self, number: u64) {
         let hub = lock(&self.hubs).open.remove(&number);
         if let Some(hub) = hub {
             hub.close();
+            self.keeps.close(number);
         }
     }
 

@@ -3,16 +3,16 @@
 //! Nothing that a transaction can do fails or depends on what others do meanwhile, so nobody waits for it, but who asks for
 //! the offset of the same consumer (CS-06).
 
-use std::{collections::BTreeMap, future::ready, sync::Arc};
+use std::{future::ready, sync::Arc};
 
 use esker_coord_api::{
     BoxFuture, Channel, Cursor, EngineTransaction, Error, Job, LocalName, Name, NewEvent, NewJob, Payload,
     Result, StreamEvent,
 };
-use tokio::sync::OwnedMutexGuard;
 
 use crate::{
     jobs::stored,
+    keeps::{Keeper, crosswise},
     state::{Shared, State},
 };
 
@@ -21,26 +21,29 @@ type Change = Box<dyn Fn(&mut State) + Send>;
 
 pub(crate) struct MemoryTransaction {
     shared: Arc<Shared>,
-    handle: u64,
+    /// Keeps consumers that nobody else may ask for until the end.
+    keeper: Keeper,
+    /// It was rolled back, rather than wait for ever.
+    rolled_back: bool,
     changes: Vec<Change>,
     wakes: Vec<Channel>,
-    /// Consumers that nobody else may ask for until the end.
-    held: BTreeMap<(Name, LocalName), OwnedMutexGuard<()>>,
 }
 
 impl MemoryTransaction {
     pub(crate) fn new(shared: Arc<Shared>, handle: u64) -> Self {
         Self {
+            keeper: shared.keeps.keeper(handle),
             shared,
-            handle,
+            rolled_back: false,
             changes: Vec::new(),
             wakes: Vec::new(),
-            held: BTreeMap::new(),
         }
     }
 
     fn check(&self) -> Result<()> {
-        if self.shared.is_attached(self.handle) {
+        if self.rolled_back {
+            Err(crosswise())
+        } else if self.shared.is_attached(self.keeper.handle) {
             Ok(())
         } else {
             Err(Error::Closed)
@@ -63,13 +66,16 @@ impl MemoryTransaction {
     }
 
     async fn hold(&mut self, stream: &Name, consumer: &LocalName) -> Result<()> {
+        let consumer = (stream.clone(), consumer.clone());
         self.check()?;
-        let key = (stream.clone(), consumer.clone());
-        if !self.held.contains_key(&key) {
-            let guard = self.shared.consumer(key.clone()).lock_owned().await;
-            self.held.insert(key, guard);
+        let (shared, keeper) = (&self.shared, self.keeper);
+        let is_open = || shared.is_attached(keeper.handle);
+        let kept = shared.keeps.keep(keeper, consumer, is_open).await;
+        if kept.is_err() {
+            shared.keeps.release(keeper);
+            self.rolled_back = is_open();
         }
-        Ok(())
+        kept
     }
 
     fn apply(&self, state: &mut State) {
@@ -148,5 +154,11 @@ impl EngineTransaction for MemoryTransaction {
             self.shared.wake(&self.wakes);
         }
         Box::pin(ready(committed))
+    }
+}
+
+impl Drop for MemoryTransaction {
+    fn drop(&mut self) {
+        self.shared.keeps.release(self.keeper);
     }
 }

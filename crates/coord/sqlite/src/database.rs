@@ -4,6 +4,7 @@ use std::{
     fmt,
     fs::metadata,
     path::{Path, PathBuf},
+    process,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -28,7 +29,8 @@ use crate::{
     writer::{Job, Writer},
 };
 
-/// A handle on one database file; clones share it.
+/// A handle on one database file; clones share it. It belongs to the process that opened it: in a fork of that, calls give
+/// [`Error::Forked`].
 ///
 /// When the last clone is dropped, what was submitted is still done, and the file closed, in the background.
 /// [`close`](Self::close) waits for that.
@@ -39,6 +41,8 @@ pub struct Database {
 
 struct Handle {
     shared: Arc<Shared>,
+    /// Who opened it.
+    process: u32,
     /// Ends with the writer, which ends last.
     ended: watch::Receiver<()>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -89,6 +93,7 @@ impl Database {
         let (ending, ended) = watch::channel(());
         let handle = Handle {
             shared: shared.clone(),
+            process: process::id(),
             ended,
             writer: Mutex::new(None),
         };
@@ -140,6 +145,7 @@ impl Database {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
+        self.handle.check_process()?;
         let (task, answer) = read_task(budget, work);
         self.shared().reads.push(task).await.map_err(|_| Error::Closed)?;
         answer.await.unwrap_or_else(|_| Err(Error::Lost.into()))
@@ -156,6 +162,7 @@ impl Database {
     ///
     /// The file must have the tables of [`SCHEMA`](crate::SCHEMA).
     pub async fn listen(&self, channel: Channel) -> Result<WakeReceiver, Error> {
+        self.handle.check_process()?;
         let shared = &self.handle.shared;
         if shared.replaced.load(Relaxed) {
             return Err(shared.note_replaced());
@@ -170,6 +177,9 @@ impl Database {
     /// what was submitted is done and answered; then the log is emptied and the file closed. Resolves when all that is
     /// done, for every caller.
     pub async fn close(&self) {
+        if self.handle.check_process().is_err() {
+            return;
+        }
         self.shared().close();
         let mut ended = self.handle.ended.clone();
         while ended.changed().await.is_ok() {}
@@ -204,6 +214,7 @@ impl Database {
     }
 
     pub(crate) async fn submit(&self, job: Job) -> Result<(), Error> {
+        self.handle.check_process()?;
         self.shared().writes.push(job).await.map_err(|_| Error::Closed)
     }
 
@@ -220,9 +231,22 @@ impl fmt::Debug for Database {
     }
 }
 
+impl Handle {
+    /// A fork of the process has neither the threads nor the locks, and shares with it what stops the watcher.
+    fn check_process(&self) -> Result<(), Error> {
+        if self.process == process::id() {
+            Ok(())
+        } else {
+            Err(Error::Forked)
+        }
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.close();
+        if self.check_process().is_ok() {
+            self.shared.close();
+        }
     }
 }
 
@@ -277,4 +301,32 @@ impl Shared {
 /// What these mutexes guard is whole at every moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn cx_09_a_fork_is_refused_what_its_parent_opened_and_disturbs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("coord.db");
+        let mut database = Database::open(&path, Options::default(), &[crate::SCHEMA]).unwrap();
+        // As a fork finds it.
+        Arc::get_mut(&mut database.handle).unwrap().process += 1;
+        let written = database.write(|_| Ok::<_, Error>(())).await;
+        assert!(matches!(written, Err(Error::Forked)));
+        let read = database
+            .read(Duration::from_secs(1), |_| Ok::<_, Error>(()))
+            .await;
+        assert!(matches!(read, Err(Error::Forked)));
+        assert!(matches!(database.begin().await, Err(Error::Forked)));
+        let channel = Channel::schedules();
+        assert!(matches!(database.listen(channel).await, Err(Error::Forked)));
+        database.close().await;
+        let shared = database.handle.shared.clone();
+        drop(database);
+        assert!(!shared.writes.is_closed());
+        shared.close();
+    }
 }

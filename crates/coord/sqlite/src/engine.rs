@@ -196,7 +196,8 @@ impl Engine for SqliteEngine {
         n: usize,
     ) -> BoxFuture<'_, Result<Vec<Claimed>>> {
         Box::pin(async move {
-            // An idle worker never takes the write lock (CQ-08).
+            // An idle worker never takes the write lock (CQ-08). What the claim is by is read anew, once it has the lock: the
+            // wait for it may be long, and a claim by a time before it could have lapsed when it is given.
             if !self.busy.contains(&queue) {
                 let of = queue.clone();
                 let work = self.look(move |snapshot, now| claims::has_work(snapshot.sql(), &of, now));
@@ -275,6 +276,7 @@ impl Engine for SqliteEngine {
 
     fn try_lock(&self, name: Name, owner: LocalName, ttl: i64) -> BoxFuture<'_, Result<LockAttempt>> {
         Box::pin(async move {
+            // As for a claim: who loses takes no write lock, and the window of who gets the lock begins when it is given.
             let (of, by) = (name.clone(), owner.clone());
             let held = self.look(move |snapshot, now| locks::look(snapshot.sql(), &of, &by, now));
             if let Some(held) = held.await? {

@@ -42,6 +42,10 @@ pub enum Error {
     /// The handle was closed.
     #[error("the store is closed")]
     Closed,
+    /// This process is a fork of the one that opened the store, whose threads and locks it does not have. Nothing was done:
+    /// open the store anew.
+    #[error("the store was opened before this process was forked from another; open it anew")]
+    Forked,
     /// The answer was lost, because the thread that owed it ended. The work may or may not have been done.
     #[error("the answer was lost")]
     Lost,

@@ -1,15 +1,15 @@
-//! CX-01, CX-03, CX-04, CX-07, CX-08, CX-10: what is true of all operations.
+//! CX-01, CX-03, CX-05, CX-07, CX-08, CX-10: what is true of all operations.
 
 use std::future::{Future, ready};
 
 use esker_coord_api::{
-    DeadPage, EnqueueOptions, Error, EventReceiver, JobHandle, JobState, Lock, Outbox, Outcome, Payload,
-    Queue, Store, Stream, Transaction, WakeReceiver,
+    DeadPage, EnqueueOptions, Error, EventReceiver, JobHandle, JobState, LocalName, Lock, Outbox, Outcome,
+    Payload, Queue, Store, Stream, Transaction, WakeReceiver,
 };
 
 use crate::{
     World,
-    world::{NOW, claim, dead, event, events, job, queue, stream},
+    world::{claim, dead, event, events, job, queue, stream},
 };
 
 pub async fn cx_01_handles_are_shared_and_sent_and_name_no_engine(world: World) {
@@ -99,65 +99,6 @@ pub async fn cx_03_payloads_of_transactions_are_kept_byte_for_byte(world: World)
         assert_eq!((&inside[n].payload, &after[n].payload), (&payload, &payload));
         assert_eq!(job(&world.queue("q"), jobs[n]).await.payload, payload);
     }
-}
-
-pub async fn cx_04_one_clock_rules_everything(world: World) {
-    world.set(NOW + 12_345).await;
-    let now = world.now();
-    let id = world.queue("q").enqueue("x").await.unwrap();
-    world.stream("s").publish("x").await.unwrap();
-    world
-        .store()
-        .try_lock("l", "me", 60)
-        .await
-        .unwrap()
-        .expect("a free lock");
-    let plain = EnqueueOptions::default();
-    world
-        .store()
-        .schedule("d", "@every 1m", "q", "x", plain)
-        .await
-        .unwrap();
-    let stored = job(&world.queue("q"), id).await;
-    assert_eq!((stored.created_at, stored.run_at), (now, now));
-    assert_eq!(events(&world.stream("s")).await[0].created_at, now);
-    // The other handle reads the same clock.
-    let seen = world.second().await.inspect().await.unwrap();
-    assert_eq!(
-        (seen.locks[0].expires_in_s, seen.schedules[0].next),
-        (60, now + 60)
-    );
-    let claimed = claim(&world.queue("q"), "w").await;
-    assert_eq!(claimed.job().claimed_at, Some(now));
-    world.advance(7).await;
-    assert!(claimed.fail(None).await.unwrap());
-    assert_eq!(job(&world.queue("q"), id).await.died_at, Some(now + 7));
-}
-
-pub async fn cx_04_a_clock_that_is_set_back_spoils_nothing(world: World) {
-    let queue = world.queue("q");
-    world.stream("s").publish("1").await.unwrap();
-    let held = queue.enqueue("held").await.unwrap();
-    let holder = claim(&queue, "w").await;
-    world
-        .store()
-        .try_lock("l", "me", 60)
-        .await
-        .unwrap()
-        .expect("a free lock");
-    let waits = queue.enqueue("waits").await.unwrap();
-    world.set(NOW - 10_000).await;
-    assert_eq!(world.stream("s").publish("2").await.unwrap(), 2);
-    assert!(queue.claim_one("x").await.unwrap().is_none());
-    assert!(world.store().try_lock("l", "other", 60).await.unwrap().is_none());
-    let at_once = queue.enqueue("at once").await.unwrap();
-    assert!(at_once > waits && waits > held);
-    let claimed = claim(&queue, "x").await;
-    assert_eq!(claimed.job().id, at_once);
-    assert!(claimed.ack().await.unwrap());
-    assert!(holder.ack().await.unwrap());
-    world.set(NOW).await;
-    assert_eq!(claim(&queue, "x").await.job().id, waits);
 }
 
 pub async fn cx_05_ttls_that_do_not_last_are_refused(world: World) {
@@ -368,11 +309,22 @@ pub async fn cx_10_a_dropped_claim_or_ack_goes_on(world: World) {
         wakes.recv().await.expect("a store that lives");
     }
     assert_eq!(job(&queue, id).await.last_error.as_deref(), Some("dropped"));
-    // What was submitted before the end is done.
+    // What was submitted before the end is done. A claim that found a job asks at once for the next.
+    let next = queue.enqueue("next").await.unwrap();
     let held = claim(&queue, "w").await;
+    assert_eq!(held.job().id, id);
+    submit_and_drop(queue.claim_one("gone")).await;
     submit_and_drop(held.ack()).await;
     let world = world.reopen().await;
-    assert_eq!(world.queue("q").get_job(id).await.unwrap(), None);
+    let queue = world.queue("q");
+    assert_eq!(queue.get_job(id).await.unwrap(), None);
+    let claimed = job(&queue, next).await;
+    assert_eq!((claimed.state, claimed.attempts), (JobState::Processing, 1));
+    assert_eq!(claimed.worker.as_ref().map(LocalName::as_str), Some("gone"));
+    // Nobody has it, so it is claimed again when that claim has lapsed.
+    assert!(queue.claim_one("w").await.unwrap().is_none());
+    world.advance(301).await;
+    assert_eq!(claim(&world.queue("q"), "w").await.job().id, next);
 }
 
 pub async fn cx_10_a_dropped_begin_holds_nothing(world: World) {

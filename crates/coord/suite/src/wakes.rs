@@ -6,7 +6,7 @@ use esker_coord_api::{EnqueueOptions, Error, JobHandle, Queue, RECONNECTED, Stor
 
 use crate::{
     World, skip,
-    world::{NOW, batch, claim, event, events, name, queue, stream},
+    world::{NOW, batch, claim, event, events, job, name, queue, stream},
 };
 
 /// Waits for a wake, which must be of this channel.
@@ -345,6 +345,32 @@ pub async fn cw_05_a_fired_schedule_wakes_its_queue(world: World) {
             .unwrap();
         takes(&queue, &mut wakes).await;
     }
+}
+
+pub async fn cw_05_what_makes_no_job_ready_sooner_wakes_nobody(world: World) {
+    let queue = world.queue("q");
+    let mut marker = world.store().listen("marker").await.unwrap();
+    queue.enqueue_batch(batch(5)).await.unwrap();
+    let claims = queue.claim_batch("w", 4).await.unwrap();
+    let ready = job(&queue, claims[3].job().id + 1).await.id;
+    settled(world.store(), &mut marker).await;
+    let mut wakes = queue.listen().await.unwrap();
+    // The claim of this one ends no sooner than is known.
+    for extend in [300, 301, 1000, 1000] {
+        assert!(claims[0].heartbeat(extend).await.unwrap());
+    }
+    assert!(claims[0].ack().await.unwrap());
+    assert!(claims[1].fail(Some("broken")).await.unwrap());
+    assert!(queue.cancel(claims[2].job().id).await.unwrap());
+    assert!(!claims[2].retry(None, Some(0)).await.unwrap());
+    assert!(!claims[0].heartbeat(1).await.unwrap());
+    assert!(!queue.redrive(ready).await.unwrap());
+    assert_eq!(queue.purge_dead().await.unwrap(), 1);
+    assert_eq!(queue.redrive_all().await.unwrap(), 0);
+    assert_eq!(queue.sweep_expired().await.unwrap(), 0);
+    assert!(queue.cancel(ready).await.unwrap());
+    settled(world.store(), &mut marker).await;
+    assert_eq!(wakes.try_recv().unwrap(), None);
 }
 
 pub async fn cw_06_others_commits_wake_nobody(world: World) {

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use esker_coord_api::{Clock, EnqueueOptions, Payload, QueueOptions, Store};
 use esker_coord_postgres::{Options, PostgresEngine};
-use esker_coord_suite::takeover::{self, Lead};
+use esker_coord_suite::{
+    crowd,
+    takeover::{self, Lead},
+};
 use esker_testing::processes::{self, Process, tell};
 
 use crate::support::Database;
@@ -149,6 +152,24 @@ async fn cs_04_killed_publishers_leave_no_gap_that_a_reader_passes() {
     let read = reader.await.unwrap();
     assert_eq!(read, (1..=end).collect::<Vec<_>>());
     assert!(published.is_subset(&read.into_iter().collect()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cs_04_many_readers_and_publishers_of_two_processes_pass_no_event() {
+    const TEST: &str = "cs_04_many_readers_and_publishers_of_two_processes_pass_no_event";
+    if let Some((url, number)) = processes::child() {
+        let engine = PostgresEngine::open(&url, Options::default()).await.unwrap();
+        let store = Store::new(engine);
+        crowd::publish_and_read(&store, number).await;
+        store.close().await;
+        return;
+    }
+    let database = Database::new();
+    let store = database.open().await;
+    for process in Process::start_together(TEST, database.url(), crowd::PROCESSES) {
+        process.finish();
+    }
+    crowd::is_whole(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

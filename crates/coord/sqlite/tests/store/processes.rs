@@ -8,7 +8,10 @@ use std::{
 
 use esker_coord_api::{Clock, QueueOptions, Store};
 use esker_coord_sqlite::{Options, Settings, rusqlite::Connection};
-use esker_coord_suite::takeover::{self, Lead};
+use esker_coord_suite::{
+    crowd,
+    takeover::{self, Lead},
+};
 use esker_testing::processes::{Process, child, line_up, tell};
 
 use crate::support::{batch, open, queue};
@@ -200,6 +203,50 @@ async fn cs_04_no_event_of_two_processes_is_passed_by_a_reader() {
     assert_eq!(offsets, (1..=seen).collect::<Vec<_>>());
     assert!(all.iter().all(|event| event.payload.as_bytes() != b"rolled back"));
     is_whole(folder.path());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cs_04_many_readers_and_publishers_of_two_processes_pass_no_event() {
+    const TEST: &str = "cs_04_many_readers_and_publishers_of_two_processes_pass_no_event";
+    if let Some((folder, number)) = child() {
+        let store = open(folder.as_ref(), settings(Clock::system()));
+        crowd::publish_and_read(&store, number).await;
+        store.close().await;
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), settings(Clock::system()));
+    for process in Process::start_together(TEST, folder.path(), crowd::PROCESSES) {
+        process.finish();
+    }
+    crowd::is_whole(&store).await;
+    is_whole(folder.path());
+}
+
+#[tokio::test]
+async fn cx_09_nothing_that_a_store_does_lets_go_of_its_locks() {
+    const TEST: &str = "cx_09_nothing_that_a_store_does_lets_go_of_its_locks";
+    if let Some((folder, _)) = child() {
+        let conn = Connection::open(Path::new(&folder).join("coord.db")).unwrap();
+        conn.busy_timeout(Duration::ZERO).unwrap();
+        let begun = conn.execute_batch("BEGIN IMMEDIATE");
+        tell("locked", i64::from(begun.is_err()));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), settings(Clock::system()));
+    let mut held = store.begin().await.unwrap();
+    held.enqueue("jobs", "x").await.unwrap();
+    // Descriptors of the files that are closed here would take the locks of the process with them.
+    drop(store.listen("channel").await.unwrap());
+    store.inspect().await.unwrap();
+    queue(&store).claim_one("worker").await.unwrap();
+    open(folder.path(), settings(Clock::system())).close().await;
+    let mut other = Process::start(TEST, folder.path(), 0);
+    assert_eq!(other.told("locked").collect::<Vec<_>>(), [1]);
+    held.commit().await.unwrap();
+    let mut other = Process::start(TEST, folder.path(), 0);
+    assert_eq!(other.told("locked").collect::<Vec<_>>(), [0]);
 }
 
 /// Publishes one by one, in transactions, and in transactions that are rolled back.
