@@ -158,15 +158,21 @@ const INDEX: &str = "SELECT CASE WHEN i.indisvalid THEN 1 WHEN EXISTS \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_index i ON i.indexrelid = c.oid \
     WHERE n.nspname = $1 AND c.relname = $2";
 
-/// Builds the deferred indexes that are missing, and those that an interrupted build left unusable.
-pub(crate) async fn build_deferred(database: &Database) -> Result<(), Error> {
+/// Builds the deferred indexes that are missing, and those that an interrupted build left unusable; tells whether all are
+/// there then, and none is being built by somebody else.
+pub(crate) async fn build_deferred(database: &Database) -> Result<bool, Error> {
     let schema = database.schema();
+    let mut ready = true;
     for (index, build) in DEFERRED {
         let found = database
             .read(INDEX, &[(&schema, Type::TEXT), (&index, Type::TEXT)])
             .await?;
         match found.first().map(|row| row.get::<_, i32>(0)) {
-            Some(1 | 2) => continue,
+            Some(1) => continue,
+            Some(2) => {
+                ready = false;
+                continue;
+            }
             Some(_) => {
                 let drop = format!("DROP INDEX CONCURRENTLY IF EXISTS {{schema}}.{index}");
                 database.write(&drop, &[]).await?;
@@ -178,7 +184,7 @@ pub(crate) async fn build_deferred(database: &Database) -> Result<(), Error> {
         built.map_err(|error| Error::of(error, Running::Commit))?;
         tracing::debug!(schema, index, "index built");
     }
-    Ok(())
+    Ok(ready)
 }
 
 #[cfg(test)]
