@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use esker_coord_api::{Channel, WakeReceiver};
+use esker_coord_api::{Channel, Name, WakeReceiver};
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     time::{interval, sleep, timeout},
@@ -377,12 +377,15 @@ impl Heard {
     fn hear(&self, notification: &Notification) {
         if notification.channel() == self.probe {
             self.probed.notify_one();
-        } else if notification.payload() != self.shared.number {
-            // Its own wakes were heard when they happened.
-            let channel = self.channels.lock().get(notification.channel()).cloned();
-            if let Some(channel) = channel {
-                self.shared.hub.wake(&channel);
-            }
+            return;
+        }
+        let channel = self.channels.lock().get(notification.channel()).cloned();
+        // Its own wakes were heard when they happened. What callers notify goes by names that they may use, and carries
+        // what they please.
+        if let Some(channel) = channel
+            && (notification.payload() != self.shared.number || Name::new(channel.as_str()).is_ok())
+        {
+            self.shared.hub.wake(&channel);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod contract;
 mod faults;
+mod listening;
 mod open;
 mod processes;
 mod queues;

@@ -10,7 +10,7 @@ use crate::support::{Database, Pooler, engine};
 /// Longer than any test: what comes, comes by a wake.
 const NEVER: Duration = Duration::from_hours(1);
 
-fn only_wakes() -> Options {
+pub(crate) fn only_wakes() -> Options {
     Options {
         safety_interval: NEVER,
         poll_interval: NEVER,
