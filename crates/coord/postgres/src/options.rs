@@ -23,13 +23,15 @@ pub struct Options {
     /// How long connecting may take. Default 5 s; `connect_timeout` in the URL wins.
     pub connect_timeout: Duration,
     /// How long an operation may take, waiting for a connection included, before it is cancelled on the server and
-    /// given up. Default 30 s.
+    /// given up; opening's own steps, as the migration, and making the listening connection are each bounded by it, too.
+    /// Default 30 s.
     pub operation_timeout: Duration,
     /// How often waiters look again though nothing woke them (CW-05). Default 5 s.
     pub safety_interval: Duration,
     /// How often waiters look again while no notifications arrive at all (CW-08). Default 500 ms.
     pub poll_interval: Duration,
-    /// How often the listening connection is tried, so that one that died quietly is noticed. Default 10 s.
+    /// How often the listening connection is tried, so that one that died quietly is noticed, and how long it may take to
+    /// answer. Default 10 s.
     pub heartbeat: Duration,
     /// How long the notification that the store sends itself at start may take to come back, before the store says
     /// that it polls (CW-08). Default 2 s.

@@ -1,5 +1,6 @@
 //! What the schema holds and its version: migrations at open, and indexes that are built while the store works.
 
+use tokio::time::timeout_at;
 use tokio_postgres::{Client, types::Type};
 
 use crate::{Error, database::Database, error::Running};
@@ -39,15 +40,20 @@ const RAISE: &str = "WITH gone AS (DELETE FROM {schema}.version) INSERT INTO {sc
 const LOCK: &str = "SELECT pg_advisory_xact_lock(x'45534b52'::int, hashtext($1))";
 
 /// Refuses a server that is too old, and brings the schema to the version that this build knows; `create` says whether
-/// one that is not there is made. Many processes may
-/// do so at once; a schema that is up to date is only read.
+/// one that is not there is made. Many processes may do so at once; a schema that is up to date is only read. It takes no
+/// longer than an operation may.
 pub(crate) async fn migrate(database: &Database, create: bool) -> Result<(), Error> {
     let connection = database.connection().await?;
+    let migrated = timeout_at(database.deadline(), migrate_on(database, &connection, create)).await;
+    migrated.unwrap_or_else(|_| Err(database.give_up(connection, Running::Commit)))
+}
+
+async fn migrate_on(database: &Database, connection: &Client, create: bool) -> Result<(), Error> {
     let read = |error| Error::of(error, Running::Undecided);
     let server = connection.query_typed_one(SERVER, &[]).await.map_err(read)?;
     check_server(server.get(0), server.get(1))?;
     let known = i32::try_from(MIGRATIONS.len()).expect("there are few migrations");
-    match version(database, &connection).await? {
+    match version(database, connection).await? {
         Some(version) if version == known => return Ok(()),
         None if !create => return Err(Error::NoSchema(database.schema().to_owned())),
         _ => {}
@@ -55,7 +61,7 @@ pub(crate) async fn migrate(database: &Database, create: bool) -> Result<(), Err
     // Whatever the database's default is: what others did while this waited for the lock must be seen.
     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
     connection.batch_execute(begin).await.map_err(read)?;
-    let raised = raise(database, &connection, known).await;
+    let raised = raise(database, connection, known).await;
     let end = if raised.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = connection.batch_execute(end).await;
     let from = raised?;
