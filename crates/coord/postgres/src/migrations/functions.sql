@@ -385,7 +385,9 @@ DECLARE
 BEGIN
     WITH gone AS (
         DELETE FROM {schema}.dead d
-        WHERE d.queue = wanted AND d.id >= coalesce(job, d.id) AND d.id <= coalesce(job, d.id) RETURNING d.*)
+        -- One plan for both: bounds that the index knows.
+        WHERE d.queue = wanted AND d.id >= coalesce(job, -9223372036854775807 - 1)
+            AND d.id <= coalesce(job, 9223372036854775807) RETURNING d.*)
     INSERT INTO {schema}.jobs (id, queue, run_at, priority, max_attempts, visibility_timeout_s, backoff_base_s,
             dead_letter_retention_s, created_at, boundary, last_error, payload)
         SELECT g.id, g.queue, now_s, g.priority, g.max_attempts, g.visibility_timeout_s, g.backoff_base_s,

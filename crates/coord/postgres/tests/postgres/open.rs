@@ -113,6 +113,17 @@ async fn cx_09_a_schema_of_an_earlier_version_is_migrated_with_what_is_in_it() {
     let options = "SELECT array_to_string(reloptions, ' ') FROM pg_class WHERE oid = 'esker.jobs'::regclass";
     let options: String = client.query_one(options, &[]).await.unwrap().get(0);
     assert!(options.contains("vacuum_index_cleanup=on"), "{options}");
+    store.close().await;
+    // What the second had, as far as the third differs.
+    let back = "CREATE OR REPLACE FUNCTION esker.redrive(given_now bigint, wanted text, job bigint) RETURNS bigint \
+            LANGUAGE sql AS 'SELECT 0::bigint'; \
+        UPDATE esker.version SET version = 2";
+    client.batch_execute(back).await.unwrap();
+    let store = database.open().await;
+    let id = queue(&store).enqueue("job").await.unwrap();
+    let job = queue(&store).claim_one("worker").await.unwrap().unwrap();
+    assert!(job.fail(None).await.unwrap());
+    assert!(queue(&store).redrive(id).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,6 +107,28 @@ async fn cq_08_plans_that_were_made_for_empty_tables_stay_right_when_they_fill()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ci_02_one_dead_job_of_many_is_redriven_at_its_own_cost() {
+    let database = Database::new();
+    let _store = database.open_settled(Options::default()).await;
+    let mut client = database.client().await;
+    fill(&client, "full").await;
+    let middle = "SELECT min(id) + $1 / 2 FROM esker.dead";
+    let row = client
+        .query_typed_one(middle, &[(&MANY, Type::INT8)])
+        .await
+        .unwrap();
+    let redrive = format!("SELECT esker.redrive(NULL, 'full', {})", row.get::<_, i64>(0));
+    let (scans, looked) = cost(&mut client, &redrive).await;
+    assert!(
+        scans == 0 && looked < 50,
+        "{scans} scans, {looked} rows and index entries"
+    );
+    // Without a name, all are, to the first and the last.
+    let all = "SELECT esker.redrive(NULL, 'full', NULL)";
+    assert_eq!(client.query_one(all, &[]).await.unwrap().get::<_, i64>(0), MANY);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cq_08_what_was_claimed_before_costs_a_claim_nothing() {
     let database = Database::new();
     let store = database.open_settled(Options::default()).await;
