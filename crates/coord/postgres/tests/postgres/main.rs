@@ -11,6 +11,7 @@ mod listening;
 mod open;
 mod processes;
 mod queues;
+mod schedules;
 mod streams;
 mod support;
 mod tls;
