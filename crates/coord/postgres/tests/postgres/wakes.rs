@@ -46,6 +46,27 @@ async fn cw_05_a_commit_wakes_other_processes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn cq_07_a_heartbeat_wakes_who_waits_only_when_the_claim_lapses_sooner() {
+    let database = Database::new();
+    let store = database.open_with(only_wakes()).await;
+    let queue = store.queue("q", QueueOptions::default()).unwrap();
+    queue.enqueue("job").await.unwrap();
+    let claimed = queue.claim_one("worker").await.unwrap().unwrap();
+    let mut waiting = queue.listen().await.unwrap();
+    // In one process who waits is woken before the call returns.
+    for (extend, wakes) in [
+        (1000, false),
+        (1000, false),
+        (2000, false),
+        (100, true),
+        (300, false),
+    ] {
+        assert!(claimed.heartbeat(extend).await.unwrap());
+        assert_eq!(waiting.try_recv().unwrap().is_some(), wakes, "{extend}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cw_05_a_rollback_wakes_nobody() {
     let database = Database::new();
     let store = database.open_with(only_wakes()).await;
