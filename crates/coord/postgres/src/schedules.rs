@@ -118,7 +118,7 @@ const ADVANCE: &str = "WITH due AS (SELECT * FROM unnest($2::text[], $3::bigint[
     times AS (SELECT next_at FROM due UNION ALL \
         SELECT s.next_at FROM {schema}.schedules s WHERE s.name <> ALL ($2)) \
     SELECT min(next_at), {schema}.wait_ms(min(next_at), \
-        coalesce($1::float8, extract(epoch FROM clock_timestamp()))) FROM times";
+        {schema}.exact_clock($1)) FROM times";
 
 /// Enqueues what has elapsed and advances the schedules.
 pub(crate) async fn fire(shared: &Shared, lock: &Name, fence: i64) -> Result<Firing, Error> {

@@ -2,9 +2,13 @@
 -- arguments or results it changes. The functions choose their plans by the indexes alone, and once: statistics of
 -- tables that live this fast are never true.
 
--- The time of an operation: the one that a test gives, else the database's.
+-- The time of an operation, in seconds: the one that a test gives, else the database's. All other times come from here.
+CREATE OR REPLACE FUNCTION {schema}.exact_clock(given bigint) RETURNS double precision LANGUAGE sql VOLATILE
+AS $$ SELECT coalesce(given::double precision, extract(epoch FROM clock_timestamp())::double precision) $$;
+
+-- The same in whole seconds.
 CREATE OR REPLACE FUNCTION {schema}.clock(given bigint) RETURNS bigint LANGUAGE sql VOLATILE
-AS $$ SELECT coalesce(given, floor(extract(epoch FROM clock_timestamp()))::bigint) $$;
+AS $$ SELECT coalesce(given, floor({schema}.exact_clock(NULL))::bigint) $$;
 
 -- A sum of seconds that stays within what a bigint holds.
 CREATE OR REPLACE FUNCTION {schema}.after(start bigint, seconds bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
@@ -290,7 +294,7 @@ LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    exact double precision := coalesce(given_now::double precision, extract(epoch FROM clock_timestamp()));
+    exact double precision := {schema}.exact_clock(given_now);
     now_s bigint := coalesce(given_now, floor(exact)::bigint);
     below bigint := 9223372036854775807;
     level bigint;
@@ -332,7 +336,7 @@ RETURNS TABLE (held_fence bigint, lapses_at bigint, wait_ms bigint) LANGUAGE plp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    exact double precision := coalesce(given_now::double precision, extract(epoch FROM clock_timestamp()));
+    exact double precision := {schema}.exact_clock(given_now);
     now_s bigint := coalesce(given_now, floor(exact)::bigint);
     found_lock {schema}.locks;
 BEGIN

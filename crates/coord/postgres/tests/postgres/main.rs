@@ -5,6 +5,7 @@
     reason = "tests are told by their names, and fail by panicking"
 )]
 
+mod clock;
 mod contract;
 mod faults;
 mod listening;

@@ -115,7 +115,8 @@ async fn cx_09_a_schema_of_an_earlier_version_is_migrated_with_what_is_in_it() {
     assert!(options.contains("vacuum_index_cleanup=on"), "{options}");
     store.close().await;
     // What the second had, as far as the third differs.
-    let back = "CREATE OR REPLACE FUNCTION esker.redrive(given_now bigint, wanted text, job bigint) RETURNS bigint \
+    let back = "DROP FUNCTION esker.exact_clock; \
+        CREATE OR REPLACE FUNCTION esker.redrive(given_now bigint, wanted text, job bigint) RETURNS bigint \
             LANGUAGE sql AS 'SELECT 0::bigint'; \
         UPDATE esker.version SET version = 2";
     client.batch_execute(back).await.unwrap();
