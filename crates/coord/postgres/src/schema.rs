@@ -15,8 +15,8 @@ const MIGRATIONS: [&str; 3] = [
 /// The functions, made anew after the migrations that were missing. Whoever changes them adds a migration.
 const FUNCTIONS: &str = include_str!("migrations/functions.sql");
 
-/// Indexes that only maintenance needs. They are built after the store is open, without keeping anybody out.
-const DEFERRED: [(&str, &str); 2] = [
+/// Indexes that only maintenance and inspections need. They are built once the store is open, and keep nobody out.
+const DEFERRED: [(&str, &str); 3] = [
     (
         "jobs_expiring",
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS jobs_expiring ON {schema}.jobs (queue, expires_at) \
@@ -26,6 +26,12 @@ const DEFERRED: [(&str, &str); 2] = [
         "dead_retained",
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS dead_retained ON {schema}.dead (queue, delete_at) \
          WHERE delete_at IS NOT NULL",
+    ),
+    // What counts jobs tells these from the pending ones.
+    (
+        "jobs_lapsed",
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS jobs_lapsed ON {schema}.jobs (id, queue) \
+         WHERE lane = 0 AND token IS NOT NULL",
     ),
 ];
 
@@ -210,7 +216,7 @@ mod tests {
         });
         assert_eq!(
             (MIGRATIONS.len(), sum),
-            (3, 5_164_732_769_631_888_209),
+            (3, 5_294_629_584_502_967_328),
             "functions.sql has changed: add a migration, if only to drop what changed its results"
         );
     }

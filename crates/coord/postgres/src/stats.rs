@@ -21,8 +21,8 @@ pub struct Stats {
     pub polls: u64,
     /// Channels that are listened to.
     pub channels: usize,
-    /// Whether the indexes that only maintenance needs are there. They are built while the store works, after it was
-    /// opened; until then it reads more.
+    /// Whether the indexes that only maintenance and inspections need are there. They are built while the store works,
+    /// after it was opened; until then those read more.
     pub indexes_ready: bool,
 }
 

@@ -400,3 +400,31 @@ BEGIN
     GET DIAGNOSTICS moved = ROW_COUNT;
     RETURN moved;
 END $$;
+
+-- How many jobs each queue has, since when the oldest of the ready ones is due, and the time. What the indexes know is
+-- enough, so that no job is read where a vacuum has been since it changed; the server, which knows where, may decide
+-- otherwise.
+CREATE OR REPLACE FUNCTION {schema}.counts(given_now bigint) RETURNS TABLE (
+    queue text, ready bigint, scheduled bigint, running bigint, dead bigint, oldest bigint, now_s bigint
+) LANGUAGE plpgsql
+SET jit = off SET enable_nestloop = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    now_s := {schema}.clock(given_now);
+    RETURN QUERY SELECT q.name, coalesce(o.ready, 0), coalesce(o.scheduled, 0),
+            coalesce(h.held, 0) + coalesce(l.lapsed, 0), coalesce(d.dead, 0), o.oldest, now_s
+        FROM (SELECT DISTINCT name FROM {schema}.queues) q
+        LEFT JOIN (SELECT j.queue, count(*) FILTER (WHERE j.run_at <= now_s) AS ready,
+                count(*) FILTER (WHERE j.run_at > now_s) AS scheduled,
+                min(j.run_at) FILTER (WHERE j.run_at <= now_s) AS oldest
+            FROM {schema}.jobs j
+            WHERE j.lane = 0 AND NOT EXISTS (SELECT FROM {schema}.jobs x
+                WHERE x.lane = 0 AND x.token IS NOT NULL AND x.id = j.id)
+            GROUP BY j.queue) o ON o.queue = q.name
+        LEFT JOIN (SELECT j.queue, count(*) AS held FROM {schema}.jobs j WHERE j.lane > 0
+            GROUP BY j.queue) h ON h.queue = q.name
+        LEFT JOIN (SELECT j.queue, count(*) AS lapsed FROM {schema}.jobs j WHERE j.lane = 0 AND j.token IS NOT NULL
+            GROUP BY j.queue) l ON l.queue = q.name
+        LEFT JOIN (SELECT x.queue, count(*) AS dead FROM {schema}.dead x GROUP BY x.queue) d ON d.queue = q.name;
+END $$;

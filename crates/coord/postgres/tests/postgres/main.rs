@@ -8,6 +8,7 @@
 mod clock;
 mod contract;
 mod faults;
+mod inspect;
 mod listening;
 mod open;
 mod processes;

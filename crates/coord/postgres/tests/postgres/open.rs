@@ -192,11 +192,11 @@ async fn cq_08_indexes_of_maintenance_are_built_while_the_store_works_and_repair
     let database = Database::new();
     let client = database.client().await;
     let valid = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid IN \
-        (to_regclass('esker.jobs_expiring'), to_regclass('esker.dead_retained'))";
+        (to_regclass('esker.jobs_expiring'), to_regclass('esker.dead_retained'), to_regclass('esker.jobs_lapsed'))";
     let spoil = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'esker.jobs_expiring'::regclass";
     for spoils in [true, false] {
         let store = database.open_settled(Options::default()).await;
-        assert_eq!(client.query_one(valid, &[]).await.unwrap().get::<_, i64>(0), 2);
+        assert_eq!(client.query_one(valid, &[]).await.unwrap().get::<_, i64>(0), 3);
         store.close().await;
         if spoils {
             // As a build that was interrupted leaves it.
