@@ -1,10 +1,39 @@
 //! Looking in on Postgres: what it costs, and what the server alone can tell.
 
-use esker_coord_api::{Clock, EnqueueOptions, Payload, QueueOptions};
+use esker_coord_api::{Clock, EnqueueOptions, Payload, QueueOptions, Store};
 use esker_coord_postgres::Options;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::support::{Database, pages};
+
+async fn size(store: &Store) -> u64 {
+    store.inspect().await.unwrap().size_bytes.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ci_01_the_stores_size_grows_with_what_is_in_it() {
+    const EACH: u32 = 1 << 16;
+    let database = Database::new();
+    let store = database.open_settled(Options::default()).await;
+    let empty = size(&store).await;
+    let stream = store.stream("s").unwrap();
+    for number in 0_u32..16 {
+        // The server cannot make it smaller.
+        let mut seed = number;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            seed = (seed ^ 0x3d)
+                .wrapping_mul(0x9e37_79b9)
+                .rotate_left(13)
+                .wrapping_add(1);
+            seed.to_le_bytes()[3]
+        })
+        .take(EACH as usize)
+        .collect();
+        stream.publish(noise).await.unwrap();
+    }
+    let full = size(&store).await;
+    assert!(full - empty >= u64::from(EACH) * 16, "{empty} bytes, then {full}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ci_01_counting_jobs_reads_the_indexes_not_the_jobs() {

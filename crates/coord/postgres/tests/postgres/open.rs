@@ -206,6 +206,33 @@ async fn cq_08_indexes_of_maintenance_are_built_while_the_store_works_and_repair
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn cq_08_tables_whose_rows_live_fast_are_vacuumed_for_it() {
+    let database = Database::new();
+    database.open().await;
+    let options = "SELECT c.relname || coalesce(' ' || (SELECT string_agg(o, ' ' ORDER BY o) FROM unnest(c.reloptions) o), '') \
+        || coalesce(' toast ' || (SELECT string_agg(o, ' ' ORDER BY o) FROM unnest(t.reloptions) o), '') \
+        FROM pg_class c LEFT JOIN pg_class t ON t.oid = c.reltoastrelid \
+        WHERE c.relnamespace = 'esker'::regnamespace AND c.relkind = 'r' ORDER BY c.relname";
+    let rows = database.client().await.query(options, &[]).await.unwrap();
+    let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let often = "autovacuum_vacuum_scale_factor=0 autovacuum_vacuum_threshold=1000 fillfactor";
+    let soon =
+        "autovacuum_vacuum_cost_delay=0 autovacuum_vacuum_scale_factor=0.01 autovacuum_vacuum_threshold=1000";
+    let expected = [
+        format!("consumers {often}=50"),
+        "dead".to_owned(),
+        "events".to_owned(),
+        format!("jobs {soon} fillfactor=70 vacuum_index_cleanup=on toast {soon}"),
+        format!("locks {often}=50"),
+        "queues".to_owned(),
+        "schedules".to_owned(),
+        format!("streams {often}=20"),
+        "version".to_owned(),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cx_09_who_may_not_make_a_schema_opens_the_one_that_is_there() {
     let database = Database::new();
     database.open().await.close().await;
