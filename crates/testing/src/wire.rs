@@ -1,11 +1,11 @@
-//! A wire to a Postgres server that can be cut and mended, and that can lose an answer.
+//! A wire to a Postgres server that can be cut, stalled and mended, and that can lose an answer.
 
 use std::{
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -18,8 +18,12 @@ pub struct Wire {
 
 #[derive(Default)]
 struct State {
-    /// The ends of its connections; `None` while the wire is cut.
-    connections: Mutex<Option<Vec<TcpStream>>>,
+    /// Its connections; `None` while the wire is cut.
+    connections: Mutex<Option<Vec<Arc<Connection>>>>,
+    /// New connections are stalled.
+    stalling: AtomicBool,
+    /// Connections that were stalled from the start.
+    stalled: AtomicUsize,
     /// The next commit loses its answer.
     losing: AtomicBool,
 }
@@ -53,22 +57,31 @@ impl Wire {
 
     /// Ends each connection, and at once each that is tried, until the wire is mended.
     pub fn cut(&self) {
-        for end in self
-            .state
-            .connections
-            .lock()
-            .unwrap()
-            .take()
+        let connections = self.state.connections.lock().unwrap().take();
+        connections
             .into_iter()
             .flatten()
-        {
-            // It may have ended by itself.
-            let _ended = end.shutdown(Shutdown::Both);
+            .for_each(|connection| connection.end());
+    }
+
+    /// Lets each connection die quietly, those that there are and those that are made until the wire is mended: what is
+    /// sent is taken and goes nowhere. They stay so when the wire is mended.
+    pub fn stall(&self) {
+        let connections = self.state.connections.lock().unwrap();
+        self.state.stalling.store(true, Ordering::SeqCst);
+        for connection in connections.iter().flatten() {
+            connection.stalled.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Lets connections through again.
+    /// Connections that were made while the wire was stalled.
+    pub fn made_while_stalled(&self) -> usize {
+        self.state.stalled.load(Ordering::SeqCst)
+    }
+
+    /// Lets new connections through again.
     pub fn mend(&self) {
+        self.state.stalling.store(false, Ordering::SeqCst);
         self.state.connections.lock().unwrap().get_or_insert_default();
     }
 
@@ -87,19 +100,22 @@ impl Drop for Wire {
 impl State {
     fn connect(self: &Arc<Self>, client: TcpStream, server: SocketAddr) {
         let mut connections = self.connections.lock().unwrap();
-        let Some(ends) = &mut *connections else { return };
+        let Some(open) = &mut *connections else { return };
         let Ok(server) = TcpStream::connect(server) else {
             return;
         };
         for end in [&client, &server] {
             end.set_nodelay(true).unwrap();
-            ends.push(end.try_clone().unwrap());
         }
+        let stalled = self.stalling.load(Ordering::SeqCst);
+        self.stalled.fetch_add(usize::from(stalled), Ordering::SeqCst);
         let connection = Arc::new(Connection {
             client,
             server,
             losing: AtomicBool::new(false),
+            stalled: AtomicBool::new(stalled),
         });
+        open.push(connection.clone());
         let (wire, asking, answering) = (self.clone(), connection.clone(), connection);
         thread::spawn(move || asking.ask(&wire.losing));
         thread::spawn(move || answering.answer());
@@ -111,6 +127,8 @@ struct Connection {
     server: TcpStream,
     /// What the server answers goes nowhere.
     losing: AtomicBool,
+    /// What either side sends goes nowhere.
+    stalled: AtomicBool,
 }
 
 impl Connection {
@@ -118,6 +136,9 @@ impl Connection {
     fn ask(&self, lose: &AtomicBool) {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(n @ 1..) = (&self.client).read(&mut buffer) {
+            if self.stalled.load(Ordering::SeqCst) {
+                continue;
+            }
             let message = &buffer[..n];
             let commits = contains(message, b"COMMIT") || contains(message, b".publish(");
             if commits && lose.swap(false, Ordering::SeqCst) {
@@ -135,6 +156,9 @@ impl Connection {
         const READY_AND_IDLE: &[u8] = b"Z\0\0\0\x05I";
         let mut buffer = vec![0; 1 << 16];
         while let Ok(n @ 1..) = (&self.server).read(&mut buffer) {
+            if self.stalled.load(Ordering::SeqCst) {
+                continue;
+            }
             let answer = &buffer[..n];
             if self.losing.load(Ordering::SeqCst) {
                 if answer.ends_with(READY_AND_IDLE) {
@@ -149,7 +173,7 @@ impl Connection {
 
     fn end(&self) {
         for end in [&self.client, &self.server] {
-            // The other side may have ended first.
+            // It may have ended by itself.
             let _ended = end.shutdown(Shutdown::Both);
         }
     }

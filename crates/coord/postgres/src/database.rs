@@ -91,12 +91,22 @@ impl Database {
 
     /// Cancels what a connection is doing, and closes it.
     pub(crate) fn cancel(&self, client: ClientWrapper) {
-        let maker = self.tls.maker();
+        let (maker, bound) = (self.tls.maker(), self.timeout);
         self.runtime.spawn(async move {
-            if let Err(error) = client.cancel_token().cancel_query(maker).await {
-                tracing::warn!(%error, "a statement could not be cancelled");
+            match timeout(bound, client.cancel_token().cancel_query(maker)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "a statement could not be cancelled"),
+                Err(_) => tracing::warn!("a statement could not be cancelled: the server does not answer"),
             }
         });
+    }
+
+    /// Runs work on a connection that is not of the pool: what does not answer in an operation's time keeps nobody longer.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        timeout(self.timeout, work).await.unwrap_or(Err(Error::Timeout {
+            after: self.timeout,
+            outcome: Outcome::Aborted,
+        }))
     }
 
     async fn connection_by(&self, deadline: Instant) -> Result<Object, Error> {

@@ -10,16 +10,8 @@ use tokio_postgres::types::Type;
 
 use crate::{Error, database::Database, held::Held, text::unescape};
 
-const QUEUES: &str = "SELECT q.name, coalesce(j.ready, 0), coalesce(j.scheduled, 0), coalesce(j.running, 0), \
-    coalesce(d.dead, 0), j.oldest, j.now_s \
-    FROM (SELECT DISTINCT name FROM {schema}.queues) q \
-    LEFT JOIN (SELECT queue, count(*) FILTER (WHERE token IS NULL AND run_at <= c.now_s) AS ready, \
-        count(*) FILTER (WHERE token IS NULL AND run_at > c.now_s) AS scheduled, \
-        count(*) FILTER (WHERE token IS NOT NULL) AS running, \
-        min(run_at) FILTER (WHERE token IS NULL AND run_at <= c.now_s) AS oldest, max(c.now_s) AS now_s \
-        FROM {schema}.jobs, (SELECT {schema}.clock($1) AS now_s OFFSET 0) c GROUP BY queue) j ON j.queue = q.name \
-    LEFT JOIN (SELECT queue, count(*) AS dead FROM {schema}.dead GROUP BY queue) d ON d.queue = q.name \
-    ORDER BY q.name";
+const QUEUES: &str =
+    "SELECT queue, ready, scheduled, running, dead, oldest, now_s FROM {schema}.counts($1) ORDER BY queue";
 
 const STREAMS: &str = "SELECT s.name, (SELECT min(e.event_offset) FROM {schema}.events e WHERE e.stream = s.name), \
     s.last_offset FROM {schema}.streams s ORDER BY s.name";
@@ -64,8 +56,7 @@ pub(crate) async fn inspect(database: &Database) -> Result<Inspection, Error> {
                 dead: number(row.get(4)),
                 oldest_ready_s: row
                     .get::<_, Option<i64>>(5)
-                    .zip(row.get(6))
-                    .map(|(oldest, now): (i64, i64)| now.saturating_sub(oldest)),
+                    .map(|oldest| row.get::<_, i64>(6).saturating_sub(oldest)),
             })
             .collect(),
         streams: streams

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use esker_coord_api::{Channel, WakeReceiver};
+use esker_coord_api::{Channel, Name, WakeReceiver};
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     time::{interval, sleep, timeout},
@@ -169,12 +169,13 @@ impl Task {
 
     /// A connection that hears notifications; `None` where none arrive.
     async fn connect(&self) -> Result<Option<Session>, Error> {
-        let (client, mut connection) = self
-            .target
-            .config
-            .connect(self.target.tls.maker())
-            .await
-            .map_err(Error::connect)?;
+        let database = &self.shared.database;
+        let connecting = async {
+            let connected = self.target.config.connect(self.target.tls.maker()).await;
+            connected.map_err(Error::connect)
+        };
+        // The driver bounds how long it waits for a network, not for a server's first words.
+        let (client, mut connection) = database.in_time(connecting).await?;
         let probed = Arc::new(Notify::new());
         let (end, ended) = oneshot::channel::<()>();
         let heard = Heard {
@@ -197,14 +198,14 @@ impl Task {
             ended,
             probed,
         };
-        session.listen(vec![self.probe.clone()]).await?;
+        database.in_time(session.listen(vec![self.probe.clone()])).await?;
         let bound = self.shared.options.probe_timeout;
         // From another connection: what a pooler happens to deliver on the one that asks proves nothing.
         let parameters = [
             (&self.probe as _, Type::TEXT),
             (&self.shared.number as _, Type::TEXT),
         ];
-        self.shared.database.write(PROBE, &parameters).await?;
+        database.write(PROBE, &parameters).await?;
         if timeout(bound, session.probed.notified()).await.is_err() {
             self.mode.send_replace(WakeMode::Polling);
             tracing::warn!(
@@ -214,7 +215,7 @@ impl Task {
             return Ok(None);
         }
         self.forget_unheard();
-        session.listen(self.channels.names()).await?;
+        database.in_time(session.listen(self.channels.names())).await?;
         self.mode.send_replace(WakeMode::Listening);
         Ok(Some(session))
     }
@@ -244,10 +245,11 @@ impl Task {
             };
             // What was wished for meanwhile is listened to before anybody is woken.
             let connected = match connected {
-                Ok(Some(mut session)) => session
-                    .listen(self.channels.names())
-                    .await
-                    .map(|()| Some(session)),
+                Ok(Some(mut session)) => {
+                    let listening = session.listen(self.channels.names());
+                    let listening = self.shared.database.in_time(listening).await;
+                    listening.map(|()| Some(session))
+                }
                 other => other,
             };
             match connected {
@@ -272,10 +274,11 @@ impl Task {
                         granted.push(wish);
                     }
                     let names = granted.iter().map(|wish| self.register(&wish.channel)).collect();
-                    if let Err(error) = session.listen(names).await {
-                        return tracing::warn!(%error, "the listening connection failed");
+                    match timeout(heartbeat, session.listen(names)).await {
+                        Ok(Ok(())) => granted.into_iter().for_each(Wish::grant),
+                        Ok(Err(error)) => return tracing::warn!(%error, "the listening connection failed"),
+                        Err(_) => return tracing::warn!("the listening connection does not answer"),
                     }
-                    granted.into_iter().for_each(Wish::grant);
                 }
                 _ = beats.tick() => {
                     let beat = async {
@@ -377,12 +380,15 @@ impl Heard {
     fn hear(&self, notification: &Notification) {
         if notification.channel() == self.probe {
             self.probed.notify_one();
-        } else if notification.payload() != self.shared.number {
-            // Its own wakes were heard when they happened.
-            let channel = self.channels.lock().get(notification.channel()).cloned();
-            if let Some(channel) = channel {
-                self.shared.hub.wake(&channel);
-            }
+            return;
+        }
+        let channel = self.channels.lock().get(notification.channel()).cloned();
+        // Its own wakes were heard when they happened. What callers notify goes by names that they may use, and carries
+        // what they please.
+        if let Some(channel) = channel
+            && (notification.payload() != self.shared.number || Name::new(channel.as_str()).is_ok())
+        {
+            self.shared.hub.wake(&channel);
         }
     }
 }

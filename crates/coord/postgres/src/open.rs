@@ -1,6 +1,9 @@
 //! How a store is opened: the URL, the pool, the schema, and what can wait until it works.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use tokio::time::sleep;
 
@@ -24,19 +27,22 @@ pub(crate) async fn open(url: &str, mut options: Options) -> Result<(Arc<Shared>
     let database = Database::new(&main, &options, stats.clone());
     schema::migrate(&database, options.create).await?;
     let number: i64 = one(&database.write(NUMBER, &[]).await?)?;
-    let deferred = database.clone();
+    let (deferred, counters) = (database.clone(), stats.clone());
     let shared = Arc::new(Shared::new(database, options, format!("{number:x}"), stats));
     let stop = shared.stop.clone();
     shared.runtime.spawn(async move {
         let building = async {
-            let mut built = schema::build_deferred(&deferred).await;
-            // Other stores that open build them too, and all but one give way, each for a time of its own.
-            while built.as_ref().is_err_and(Error::is_conflict) {
+            loop {
+                match schema::build_deferred(&deferred).await {
+                    Ok(true) => return counters.indexes_ready.store(true, Relaxed),
+                    // Other stores that open build them too, and all but one give way, each for a time of its own.
+                    Ok(false) => {}
+                    Err(error) if error.is_conflict() => {}
+                    Err(error) => {
+                        return tracing::warn!(%error, "an index is built when the store is opened next");
+                    }
+                }
                 sleep(GIVE_WAY * (1 + u32::try_from(number % 8).unwrap_or(0))).await;
-                built = schema::build_deferred(&deferred).await;
-            }
-            if let Err(error) = built {
-                tracing::warn!(%error, "an index is built when the store is opened next");
             }
         };
         tokio::select! {

@@ -6,7 +6,8 @@ use esker_coord_api::Clock;
 
 use crate::Error;
 
-/// How the database is reached and used. `Options::default()` suits a server.
+/// How the database is reached and used. `Options::default()` suits a server. Durations are more than zero and at most a
+/// year.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The schema that holds everything of the store. Stores in different schemas of one database do
@@ -23,13 +24,15 @@ pub struct Options {
     /// How long connecting may take. Default 5 s; `connect_timeout` in the URL wins.
     pub connect_timeout: Duration,
     /// How long an operation may take, waiting for a connection included, before it is cancelled on the server and
-    /// given up. Default 30 s.
+    /// given up; opening's own steps, as the migration, and making the listening connection are each bounded by it, too.
+    /// Default 30 s.
     pub operation_timeout: Duration,
     /// How often waiters look again though nothing woke them (CW-05). Default 5 s.
     pub safety_interval: Duration,
     /// How often waiters look again while no notifications arrive at all (CW-08). Default 500 ms.
     pub poll_interval: Duration,
-    /// How often the listening connection is tried, so that one that died quietly is noticed. Default 10 s.
+    /// How often the listening connection is tried, so that one that died quietly is noticed, and how long it may take to
+    /// answer. Default 10 s.
     pub heartbeat: Duration,
     /// How long the notification that the store sends itself at start may take to come back, before the store says
     /// that it polls (CW-08). Default 2 s.
@@ -67,6 +70,9 @@ impl Options {
     /// Most bytes that Postgres keeps of an identifier.
     const IDENTIFIER: usize = 63;
 
+    /// What timers hold, and more than anybody waits.
+    const LONGEST: Duration = Duration::from_hours(365 * 24);
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |option, reason| Err(Error::InvalidOption { option, reason });
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -94,8 +100,8 @@ impl Options {
             ("probe_timeout", self.probe_timeout),
         ];
         for (option, value) in durations {
-            if value.is_zero() {
-                return refuse(option, "must be more than zero");
+            if value.is_zero() || value > Self::LONGEST {
+                return refuse(option, "must be more than zero and at most 365 days");
             }
         }
         Ok(())
@@ -129,5 +135,23 @@ mod tests {
         assert_eq!(refused(|o| o.max_batch = 0), "max_batch");
         assert_eq!(refused(|o| o.heartbeat = Duration::ZERO), "heartbeat");
         assert_eq!(refused(|o| o.poll_interval = Duration::ZERO), "poll_interval");
+    }
+
+    #[test]
+    fn cx_05_a_duration_that_no_timer_holds_is_refused_by_name() {
+        assert_eq!(refused(|o| o.connect_timeout = Duration::MAX), "connect_timeout");
+        assert_eq!(
+            refused(|o| o.operation_timeout = Duration::MAX),
+            "operation_timeout"
+        );
+        assert_eq!(refused(|o| o.safety_interval = Duration::MAX), "safety_interval");
+        assert_eq!(refused(|o| o.poll_interval = Duration::MAX), "poll_interval");
+        assert_eq!(refused(|o| o.heartbeat = Duration::MAX), "heartbeat");
+        assert_eq!(refused(|o| o.probe_timeout = Duration::MAX), "probe_timeout");
+        let year = Options {
+            operation_timeout: Duration::from_hours(365 * 24),
+            ..Options::default()
+        };
+        assert!(year.check().is_ok());
     }
 }

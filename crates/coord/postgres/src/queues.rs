@@ -217,10 +217,14 @@ pub(crate) async fn end(shared: &Shared, queue: &Name, claim: &Claim, ending: En
     Ok(held)
 }
 
-const HEARTBEAT: &str = "UPDATE {schema}.jobs j SET \
-    claim_expires_at = {schema}.after(c.now_s, $6), lane = CASE WHEN j.attempts < j.max_attempts THEN 1 ELSE 2 END \
-    FROM (SELECT {schema}.clock($1) AS now_s OFFSET 0) c \
-    WHERE j.id = $3 AND j.queue = $2 AND j.token = $4 AND j.worker = $5 AND j.claim_expires_at >= c.now_s RETURNING 1";
+/// Tells whether the claim lapses sooner than before.
+const HEARTBEAT: &str = "WITH held AS (SELECT j.id, j.claim_expires_at, c.now_s FROM {schema}.jobs j, \
+        (SELECT {schema}.clock($1) AS now_s OFFSET 0) c \
+        WHERE j.id = $3 AND j.queue = $2 AND j.token = $4 AND j.worker = $5 AND j.claim_expires_at >= c.now_s \
+        FOR UPDATE OF j) \
+    UPDATE {schema}.jobs j SET claim_expires_at = {schema}.after(h.now_s, $6), \
+        lane = CASE WHEN j.attempts < j.max_attempts THEN 1 ELSE 2 END \
+    FROM held h WHERE j.id = h.id RETURNING j.claim_expires_at < h.claim_expires_at";
 
 /// Sets the deadline of a claim that still holds.
 pub(crate) async fn heartbeat(
@@ -243,12 +247,15 @@ pub(crate) async fn heartbeat(
             ],
         )
         .await?;
-    // A shorter deadline may be the next thing to happen.
-    if !rows.is_empty() {
-        shared.gone.add(1);
+    let Some(row) = rows.first() else {
+        return Ok(false);
+    };
+    shared.gone.add(1);
+    // Who waits for the lapse may now wait too long.
+    if row.get(0) {
         shared.wake([Channel::queue(queue)]);
     }
-    Ok(!rows.is_empty())
+    Ok(true)
 }
 
 const CANCEL: &str = "DELETE FROM {schema}.jobs WHERE id = $2 AND queue = $1 RETURNING 1";

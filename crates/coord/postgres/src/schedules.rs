@@ -1,6 +1,8 @@
 //! Schedules, fired by who holds the lock, in one transaction with their advance (CD-*).
 
-use esker_coord_api::{Channel, Firing, Name, NewJob, NewSchedule, Payload, QueueOptions, Spec, Start};
+use esker_coord_api::{
+    CatchUp, Channel, Firing, Name, NewJob, NewSchedule, Payload, QueueOptions, Spec, Start,
+};
 use tokio_postgres::{Row, types::Type};
 
 use crate::{
@@ -9,6 +11,7 @@ use crate::{
     job::{NewJobs, one},
     queues::next_time,
     shared::Shared,
+    streams::BYTES_PER_PLACE,
 };
 
 const NOW: &str = "SELECT {schema}.clock($1)";
@@ -71,9 +74,43 @@ pub(crate) async fn remove(shared: &Shared, name: &Name) -> Result<bool, Error> 
 const LEADS: &str = "SELECT c.now_s FROM {schema}.locks l, (SELECT {schema}.clock($1) AS now_s OFFSET 0) c \
     WHERE l.name = $2 AND l.fence = $3 AND l.owner IS NOT NULL AND l.expires_at > c.now_s FOR SHARE OF l";
 
-const DUE: &str = "SELECT name, every_s, next_at, queue, priority, expires_s, max_attempts, visibility_timeout_s, \
-    backoff_base_s, dead_letter_retention_s, payload FROM {schema}.schedules \
-    WHERE next_at <= $1 ORDER BY name FOR UPDATE";
+/// How much one transaction fires at most: so many jobs, and of their payloads what they would take in a batch. What is
+/// left is due at once.
+const MOST_FIRED: usize = 1024;
+
+/// Those that have waited longest, as many as one transaction may fire.
+const DUE: &str = "SELECT s.name, s.every_s, s.next_at, s.queue, s.priority, s.expires_s, s.max_attempts, \
+    s.visibility_timeout_s, s.backoff_base_s, s.dead_letter_retention_s, s.payload FROM {schema}.schedules s \
+    WHERE s.next_at <= $1 AND s.name IN (SELECT d.name FROM (SELECT name, octet_length(payload) AS bytes, \
+            sum(octet_length(payload)) OVER (ORDER BY next_at, name) AS total FROM {schema}.schedules \
+            WHERE next_at <= $1 ORDER BY next_at, name LIMIT $2) d WHERE d.total - d.bytes < $3) \
+    ORDER BY s.next_at, s.name FOR UPDATE OF s";
+
+/// What one transaction fires of a schedule: all that has elapsed, or as much of it as there is room for.
+struct Part {
+    schedule: NewSchedule,
+    fire: Vec<i64>,
+    /// Where the schedule goes on: after the last that fires, elapsed or not.
+    next: i64,
+}
+
+impl Part {
+    /// Takes its room; `None` when there is none. What comes first has some, however large it is.
+    fn of(schedule: NewSchedule, next: i64, now: i64, room: &mut usize, first: bool) -> Option<Self> {
+        let CatchUp { mut fire, mut next } = schedule.spec.catch_up(next, now);
+        let each = 1 + schedule.job.payload.as_bytes().len() / BYTES_PER_PLACE;
+        let fits = (*room / each).max(usize::from(first));
+        if fits == 0 && !fire.is_empty() {
+            return None;
+        }
+        if let Some(left) = fire.get(fits) {
+            next = *left;
+            fire.truncate(fits);
+        }
+        *room = room.saturating_sub(fire.len() * each);
+        Some(Self { schedule, fire, next })
+    }
+}
 
 /// Advances, and tells the next boundary of all. The statement's own changes are not in what it reads.
 const ADVANCE: &str = "WITH due AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS due (name, next_at)), \
@@ -81,7 +118,7 @@ const ADVANCE: &str = "WITH due AS (SELECT * FROM unnest($2::text[], $3::bigint[
     times AS (SELECT next_at FROM due UNION ALL \
         SELECT s.next_at FROM {schema}.schedules s WHERE s.name <> ALL ($2)) \
     SELECT min(next_at), {schema}.wait_ms(min(next_at), \
-        coalesce($1::float8, extract(epoch FROM clock_timestamp()))) FROM times";
+        {schema}.exact_clock($1)) FROM times";
 
 /// Enqueues what has elapsed and advances the schedules.
 pub(crate) async fn fire(shared: &Shared, lock: &Name, fence: i64) -> Result<Firing, Error> {
@@ -97,24 +134,28 @@ pub(crate) async fn fire(shared: &Shared, lock: &Name, fence: i64) -> Result<Fir
     let Some(now) = found.first().map(|row| row.get::<_, i64>(0)) else {
         return Ok(Firing::Lost);
     };
-    let due: Vec<(NewSchedule, i64)> = transaction
-        .query(DUE, &[(&now, Type::INT8)])
-        .await?
+    let [most, bytes] = [MOST_FIRED, MOST_FIRED * BYTES_PER_PLACE]
+        .map(|bound| i64::try_from(bound).expect("a bound is small"));
+    let bounds = [
+        (&now as _, Type::INT8),
+        (&most as _, Type::INT8),
+        (&bytes as _, Type::INT8),
+    ];
+    let due = transaction.query(DUE, &bounds).await?;
+    let (mut room, mut parts) = (MOST_FIRED, Vec::new());
+    for (schedule, next) in due.iter().map(read) {
+        let Some(part) = Part::of(schedule, next, now, &mut room, parts.is_empty()) else {
+            break;
+        };
+        parts.push(part);
+    }
+    // In the order of their names, as ever; each schedule's own oldest first.
+    parts.sort_unstable_by(|one, other| one.schedule.name.cmp(&other.schedule.name));
+    let fired: Vec<(&Name, NewJob)> = parts
         .iter()
-        .map(read)
-        .collect();
-    let caught_up: Vec<_> = due
-        .iter()
-        .map(|(schedule, next)| schedule.spec.catch_up(*next, now))
-        .collect();
-    let fired: Vec<(&Name, NewJob)> = due
-        .iter()
-        .zip(&caught_up)
-        .flat_map(|((schedule, _), caught_up)| {
-            caught_up
-                .fire
-                .iter()
-                .map(|boundary| (&schedule.queue, schedule.job_at(*boundary)))
+        .flat_map(|part| {
+            let jobs = part.fire.iter().map(|boundary| part.schedule.job_at(*boundary));
+            jobs.map(|job| (&part.schedule.queue, job))
         })
         .collect();
     if !fired.is_empty() {
@@ -124,8 +165,8 @@ pub(crate) async fn fire(shared: &Shared, lock: &Name, fence: i64) -> Result<Fir
         }
         transaction.query(NewJobs::SQL, &jobs.parameters()).await?;
     }
-    let names: Vec<&str> = due.iter().map(|(schedule, _)| schedule.name.as_str()).collect();
-    let nexts: Vec<i64> = caught_up.iter().map(|caught_up| caught_up.next).collect();
+    let names: Vec<&str> = parts.iter().map(|part| part.schedule.name.as_str()).collect();
+    let nexts: Vec<i64> = parts.iter().map(|part| part.next).collect();
     let advance = [
         (&given as _, Type::INT8),
         (&names as _, Type::TEXT_ARRAY),

@@ -1,17 +1,22 @@
 //! What the schema holds and its version: migrations at open, and indexes that are built while the store works.
 
+use tokio::time::timeout_at;
 use tokio_postgres::{Client, types::Type};
 
 use crate::{Error, database::Database, error::Running};
 
 /// Number n brings the schema from version n - 1 to n.
-const MIGRATIONS: [&str; 2] = [include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/1.sql"),
+    include_str!("migrations/2.sql"),
+    include_str!("migrations/3.sql"),
+];
 
 /// The functions, made anew after the migrations that were missing. Whoever changes them adds a migration.
 const FUNCTIONS: &str = include_str!("migrations/functions.sql");
 
-/// Indexes that only maintenance needs. They are built after the store is open, without keeping anybody out.
-const DEFERRED: [(&str, &str); 2] = [
+/// Indexes that only maintenance and inspections need. They are built once the store is open, and keep nobody out.
+const DEFERRED: [(&str, &str); 3] = [
     (
         "jobs_expiring",
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS jobs_expiring ON {schema}.jobs (queue, expires_at) \
@@ -21,6 +26,12 @@ const DEFERRED: [(&str, &str); 2] = [
         "dead_retained",
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS dead_retained ON {schema}.dead (queue, delete_at) \
          WHERE delete_at IS NOT NULL",
+    ),
+    // What counts jobs tells these from the pending ones.
+    (
+        "jobs_lapsed",
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS jobs_lapsed ON {schema}.jobs (id, queue) \
+         WHERE lane = 0 AND token IS NOT NULL",
     ),
 ];
 
@@ -39,15 +50,20 @@ const RAISE: &str = "WITH gone AS (DELETE FROM {schema}.version) INSERT INTO {sc
 const LOCK: &str = "SELECT pg_advisory_xact_lock(x'45534b52'::int, hashtext($1))";
 
 /// Refuses a server that is too old, and brings the schema to the version that this build knows; `create` says whether
-/// one that is not there is made. Many processes may
-/// do so at once; a schema that is up to date is only read.
+/// one that is not there is made. Many processes may do so at once; a schema that is up to date is only read. It takes no
+/// longer than an operation may.
 pub(crate) async fn migrate(database: &Database, create: bool) -> Result<(), Error> {
     let connection = database.connection().await?;
+    let migrated = timeout_at(database.deadline(), migrate_on(database, &connection, create)).await;
+    migrated.unwrap_or_else(|_| Err(database.give_up(connection, Running::Commit)))
+}
+
+async fn migrate_on(database: &Database, connection: &Client, create: bool) -> Result<(), Error> {
     let read = |error| Error::of(error, Running::Undecided);
     let server = connection.query_typed_one(SERVER, &[]).await.map_err(read)?;
     check_server(server.get(0), server.get(1))?;
     let known = i32::try_from(MIGRATIONS.len()).expect("there are few migrations");
-    match version(database, &connection).await? {
+    match version(database, connection).await? {
         Some(version) if version == known => return Ok(()),
         None if !create => return Err(Error::NoSchema(database.schema().to_owned())),
         _ => {}
@@ -55,7 +71,7 @@ pub(crate) async fn migrate(database: &Database, create: bool) -> Result<(), Err
     // Whatever the database's default is: what others did while this waited for the lock must be seen.
     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
     connection.batch_execute(begin).await.map_err(read)?;
-    let raised = raise(database, &connection, known).await;
+    let raised = raise(database, connection, known).await;
     let end = if raised.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = connection.batch_execute(end).await;
     let from = raised?;
@@ -158,15 +174,21 @@ const INDEX: &str = "SELECT CASE WHEN i.indisvalid THEN 1 WHEN EXISTS \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_index i ON i.indexrelid = c.oid \
     WHERE n.nspname = $1 AND c.relname = $2";
 
-/// Builds the deferred indexes that are missing, and those that an interrupted build left unusable.
-pub(crate) async fn build_deferred(database: &Database) -> Result<(), Error> {
+/// Builds the deferred indexes that are missing, and those that an interrupted build left unusable; tells whether all are
+/// there then, and none is being built by somebody else.
+pub(crate) async fn build_deferred(database: &Database) -> Result<bool, Error> {
     let schema = database.schema();
+    let mut ready = true;
     for (index, build) in DEFERRED {
         let found = database
             .read(INDEX, &[(&schema, Type::TEXT), (&index, Type::TEXT)])
             .await?;
         match found.first().map(|row| row.get::<_, i32>(0)) {
-            Some(1 | 2) => continue,
+            Some(1) => continue,
+            Some(2) => {
+                ready = false;
+                continue;
+            }
             Some(_) => {
                 let drop = format!("DROP INDEX CONCURRENTLY IF EXISTS {{schema}}.{index}");
                 database.write(&drop, &[]).await?;
@@ -178,7 +200,7 @@ pub(crate) async fn build_deferred(database: &Database) -> Result<(), Error> {
         built.map_err(|error| Error::of(error, Running::Commit))?;
         tracing::debug!(schema, index, "index built");
     }
-    Ok(())
+    Ok(ready)
 }
 
 #[cfg(test)]
@@ -194,7 +216,7 @@ mod tests {
         });
         assert_eq!(
             (MIGRATIONS.len(), sum),
-            (2, 60_448_553_546_646_415),
+            (3, 5_294_629_584_502_967_328),
             "functions.sql has changed: add a migration, if only to drop what changed its results"
         );
     }

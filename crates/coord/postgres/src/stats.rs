@@ -1,6 +1,6 @@
 //! Counters of one store.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What the store has done since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,6 +21,9 @@ pub struct Stats {
     pub polls: u64,
     /// Channels that are listened to.
     pub channels: usize,
+    /// Whether the indexes that only maintenance and inspections need are there. They are built while the store works,
+    /// after it was opened; until then those read more.
+    pub indexes_ready: bool,
 }
 
 #[derive(Default)]
@@ -32,6 +35,7 @@ pub(crate) struct Counters {
     pub(crate) lost_wakes: Counter,
     pub(crate) reconnects: Counter,
     pub(crate) polls: Counter,
+    pub(crate) indexes_ready: AtomicBool,
 }
 
 /// A number that orders nothing.
@@ -59,6 +63,7 @@ impl Counters {
             reconnects: self.reconnects.get(),
             polls: self.polls.get(),
             channels,
+            indexes_ready: self.indexes_ready.load(Relaxed),
         }
     }
 }

@@ -73,7 +73,11 @@ pub(crate) fn parse(url: &str, options: &mut Options) -> Result<Target, Error> {
     if config.get_application_name().is_none() {
         config.application_name("esker");
     }
-    // A peer that is gone without a word is noticed in about half a minute, not in two hours.
+    // A peer that is gone without a word is noticed in about half a minute, not in two hours: by what it does not
+    // acknowledge, and while nothing is sent, by its silence.
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(Duration::from_secs(30));
+    }
     config.keepalives_idle(Duration::from_secs(15));
     config.keepalives_interval(Duration::from_secs(5));
     config.keepalives_retries(3);
@@ -125,6 +129,19 @@ mod tests {
         assert_eq!(target.config.get_application_name(), Some("mine"));
         assert_eq!(target.config.get_connect_timeout(), Some(&Duration::from_secs(9)));
         assert_eq!(target.config.get_ssl_mode(), SslMode::Disable);
+    }
+
+    #[test]
+    fn cw_08_a_peer_that_is_gone_is_noticed_by_what_it_does_not_acknowledge() {
+        let of = |url| {
+            *parse(url, &mut Options::default())
+                .unwrap()
+                .config
+                .get_tcp_user_timeout()
+                .unwrap()
+        };
+        assert_eq!(of("postgres://db/app"), Duration::from_secs(30));
+        assert_eq!(of("postgres://db/app?tcp_user_timeout=7"), Duration::from_secs(7));
     }
 
     #[test]

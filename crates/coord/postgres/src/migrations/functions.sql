@@ -2,9 +2,13 @@
 -- arguments or results it changes. The functions choose their plans by the indexes alone, and once: statistics of
 -- tables that live this fast are never true.
 
--- The time of an operation: the one that a test gives, else the database's.
+-- The time of an operation, in seconds: the one that a test gives, else the database's. All other times come from here.
+CREATE OR REPLACE FUNCTION {schema}.exact_clock(given bigint) RETURNS double precision LANGUAGE sql VOLATILE
+AS $$ SELECT coalesce(given::double precision, extract(epoch FROM clock_timestamp())::double precision) $$;
+
+-- The same in whole seconds.
 CREATE OR REPLACE FUNCTION {schema}.clock(given bigint) RETURNS bigint LANGUAGE sql VOLATILE
-AS $$ SELECT coalesce(given, floor(extract(epoch FROM clock_timestamp()))::bigint) $$;
+AS $$ SELECT coalesce(given, floor({schema}.exact_clock(NULL))::bigint) $$;
 
 -- A sum of seconds that stays within what a bigint holds.
 CREATE OR REPLACE FUNCTION {schema}.after(start bigint, seconds bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
@@ -290,7 +294,7 @@ LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    exact double precision := coalesce(given_now::double precision, extract(epoch FROM clock_timestamp()));
+    exact double precision := {schema}.exact_clock(given_now);
     now_s bigint := coalesce(given_now, floor(exact)::bigint);
     below bigint := 9223372036854775807;
     level bigint;
@@ -332,7 +336,7 @@ RETURNS TABLE (held_fence bigint, lapses_at bigint, wait_ms bigint) LANGUAGE plp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    exact double precision := coalesce(given_now::double precision, extract(epoch FROM clock_timestamp()));
+    exact double precision := {schema}.exact_clock(given_now);
     now_s bigint := coalesce(given_now, floor(exact)::bigint);
     found_lock {schema}.locks;
 BEGIN
@@ -385,7 +389,9 @@ DECLARE
 BEGIN
     WITH gone AS (
         DELETE FROM {schema}.dead d
-        WHERE d.queue = wanted AND d.id >= coalesce(job, d.id) AND d.id <= coalesce(job, d.id) RETURNING d.*)
+        -- One plan for both: bounds that the index knows.
+        WHERE d.queue = wanted AND d.id >= coalesce(job, -9223372036854775807 - 1)
+            AND d.id <= coalesce(job, 9223372036854775807) RETURNING d.*)
     INSERT INTO {schema}.jobs (id, queue, run_at, priority, max_attempts, visibility_timeout_s, backoff_base_s,
             dead_letter_retention_s, created_at, boundary, last_error, payload)
         SELECT g.id, g.queue, now_s, g.priority, g.max_attempts, g.visibility_timeout_s, g.backoff_base_s,
@@ -393,4 +399,32 @@ BEGIN
         FROM gone g;
     GET DIAGNOSTICS moved = ROW_COUNT;
     RETURN moved;
+END $$;
+
+-- How many jobs each queue has, since when the oldest of the ready ones is due, and the time. What the indexes know is
+-- enough, so that no job is read where a vacuum has been since it changed; the server, which knows where, may decide
+-- otherwise.
+CREATE OR REPLACE FUNCTION {schema}.counts(given_now bigint) RETURNS TABLE (
+    queue text, ready bigint, scheduled bigint, running bigint, dead bigint, oldest bigint, now_s bigint
+) LANGUAGE plpgsql
+SET jit = off SET enable_nestloop = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    now_s := {schema}.clock(given_now);
+    RETURN QUERY SELECT q.name, coalesce(o.ready, 0), coalesce(o.scheduled, 0),
+            coalesce(h.held, 0) + coalesce(l.lapsed, 0), coalesce(d.dead, 0), o.oldest, now_s
+        FROM (SELECT DISTINCT name FROM {schema}.queues) q
+        LEFT JOIN (SELECT j.queue, count(*) FILTER (WHERE j.run_at <= now_s) AS ready,
+                count(*) FILTER (WHERE j.run_at > now_s) AS scheduled,
+                min(j.run_at) FILTER (WHERE j.run_at <= now_s) AS oldest
+            FROM {schema}.jobs j
+            WHERE j.lane = 0 AND NOT EXISTS (SELECT FROM {schema}.jobs x
+                WHERE x.lane = 0 AND x.token IS NOT NULL AND x.id = j.id)
+            GROUP BY j.queue) o ON o.queue = q.name
+        LEFT JOIN (SELECT j.queue, count(*) AS held FROM {schema}.jobs j WHERE j.lane > 0
+            GROUP BY j.queue) h ON h.queue = q.name
+        LEFT JOIN (SELECT j.queue, count(*) AS lapsed FROM {schema}.jobs j WHERE j.lane = 0 AND j.token IS NOT NULL
+            GROUP BY j.queue) l ON l.queue = q.name
+        LEFT JOIN (SELECT x.queue, count(*) AS dead FROM {schema}.dead x GROUP BY x.queue) d ON d.queue = q.name;
 END $$;

@@ -230,7 +230,7 @@ async fn cx_07_an_operation_out_of_time_is_cancelled_on_the_server() {
         operation_timeout: Duration::from_secs(2),
         ..Options::default()
     };
-    let store = database.open_with(options).await;
+    let store = database.open_settled(options).await;
     let stream = store.stream("s").unwrap();
     stream.publish("first").await.unwrap();
     let client = database.client().await;

@@ -5,11 +5,15 @@
     reason = "tests are told by their names, and fail by panicking"
 )]
 
+mod clock;
 mod contract;
 mod faults;
+mod inspect;
+mod listening;
 mod open;
 mod processes;
 mod queues;
+mod schedules;
 mod streams;
 mod support;
 mod tls;

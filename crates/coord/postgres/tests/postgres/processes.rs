@@ -181,7 +181,10 @@ async fn cd_02_another_leads_after_a_leaders_kill_and_each_boundary_fires_once()
         return;
     }
     let database = Database::new();
-    let (store, client) = (database.open().await, database.client().await);
+    let (store, client) = (
+        database.open_settled(Options::default()).await,
+        database.client().await,
+    );
     let lead = async || {
         let lock = "SELECT owner, fence, expires_at FROM esker.locks WHERE name = '__alkstore_scheduler'";
         let row = client.query_one(lock, &[]).await.unwrap();

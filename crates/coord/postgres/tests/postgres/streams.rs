@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use esker_coord_api::{Error, Outcome, Store};
+use esker_coord_postgres::Options;
 use futures_util::future::join_all;
 use tokio::sync::Barrier;
 
@@ -182,7 +183,7 @@ async fn cs_04_transactions_on_the_same_streams_in_another_order_do_not_lock_eac
 #[tokio::test(flavor = "multi_thread")]
 async fn cs_01_publishes_that_wait_together_share_a_commit() {
     let database = Database::new();
-    let store = database.open().await;
+    let store = database.open_settled(Options::default()).await;
     let stream = store.stream("shared").unwrap();
     stream.publish("makes the counter").await.unwrap();
     let before = engine(&store).stats();
@@ -210,7 +211,7 @@ async fn cs_01_publishes_that_wait_together_share_a_commit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cs_01_what_cannot_be_published_does_not_fail_what_shares_its_commit() {
     let database = Database::new();
-    let store = database.open().await;
+    let store = database.open_settled(Options::default()).await;
     let (full, other) = (store.stream("full").unwrap(), store.stream("other").unwrap());
     full.publish("first").await.unwrap();
     let client = database.client().await;

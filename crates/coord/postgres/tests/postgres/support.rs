@@ -52,11 +52,35 @@ impl Database {
     pub(crate) async fn open_with(&self, options: Options) -> Store {
         Store::new(PostgresEngine::open(&self.url(), options).await.unwrap())
     }
+
+    /// A store that has done all that it does unasked: for who counts statements, or what they cost.
+    pub(crate) async fn open_settled(&self, options: Options) -> Store {
+        let store = self.open_with(options).await;
+        while !engine(&store).stats().indexes_ready {
+            tokio::task::yield_now().await;
+        }
+        store
+    }
 }
 
 /// The engine under a store.
 pub(crate) fn engine(store: &Store) -> &PostgresEngine {
     store.engine().expect("the store is on Postgres")
+}
+
+/// Pages of tables and indexes that a statement needed.
+pub(crate) async fn pages(client: &Client, sql: &str) -> i64 {
+    let explain = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) {sql}");
+    client.batch_execute("BEGIN").await.unwrap();
+    let plan = client.query(&explain, &[]).await.unwrap();
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let mut lines = plan.iter().map(|row| row.get::<_, &str>(0));
+    let buffers = lines.find(|line| line.contains("Buffers: shared")).unwrap();
+    let numbers = buffers.split(' ').filter_map(|word| {
+        let (kind, pages) = word.split_once('=')?;
+        matches!(kind, "hit" | "read").then(|| pages.parse::<i64>().unwrap())
+    });
+    numbers.sum()
 }
 
 /// A server that the test starts and stops; it flushes, because crashes are what it is for.

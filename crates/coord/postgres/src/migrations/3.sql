@@ -1,0 +1,1 @@
+-- Functions change and come, and none has other arguments or results than before.
