@@ -51,10 +51,18 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(x'45534b52'::int, hashtext($1))
 
 /// Refuses a server that is too old, and brings the schema to the version that this build knows; `create` says whether
 /// one that is not there is made. Many processes may do so at once; a schema that is up to date is only read. It takes no
-/// longer than an operation may.
+/// longer than an operation may. Where others were in its way, as one that still builds an index is, it is tried again.
 pub(crate) async fn migrate(database: &Database, create: bool) -> Result<(), Error> {
     let connection = database.connection().await?;
-    let migrated = timeout_at(database.deadline(), migrate_on(database, &connection, create)).await;
+    let migrating = async {
+        loop {
+            match migrate_on(database, &connection, create).await {
+                Err(error) if error.is_conflict() => {}
+                other => return other,
+            }
+        }
+    };
+    let migrated = timeout_at(database.deadline(), migrating).await;
     migrated.unwrap_or_else(|_| Err(database.give_up(connection, Running::Commit)))
 }
 
