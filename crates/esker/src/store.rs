@@ -30,12 +30,20 @@ pub(crate) fn location(text: &str) -> Result<Location, String> {
                 .into(),
         ),
         Ok(Some(location)) => Ok(location),
-        Err(esker_coord::Error::InvalidOption { reason, .. }) if text.contains("//") => Err(reason),
+        // What begins as one of ours was meant as a URL, and may hold a password.
+        Err(esker_coord::Error::InvalidOption { reason, .. }) if text.contains("//") || is_ours(text) => {
+            Err(reason)
+        }
         Err(esker_coord::Error::InvalidOption { reason, .. }) => {
             Err(format!("{reason} (`./{text}` is a file of that name)"))
         }
         Err(error) => Err(error.report()),
     }
+}
+
+fn is_ours(url: &str) -> bool {
+    let schemes = ["sqlite:", "postgres:", "postgresql:", "memory:"];
+    schemes.iter().any(|scheme| url.starts_with(scheme))
 }
 
 /// A file by its path.
@@ -130,7 +138,8 @@ pub(crate) fn database(config: &Config) -> sqlite::Options {
         writer_cache: cache("sqlite.writer_cache_kib"),
         wal_limit: config.integer("sqlite.wal_bytes"),
         inotify: config.bool("sqlite.inotify"),
-        max_pages: (max_bytes > 0).then(|| u32::try_from(max_bytes / PAGE_BYTES).unwrap_or(u32::MAX)),
+        max_pages: (max_bytes > 0)
+            .then(|| u32::try_from((max_bytes / PAGE_BYTES).max(1)).unwrap_or(u32::MAX)),
         ..default
     }
 }
@@ -180,6 +189,8 @@ mod tests {
     fn a_url_is_decoded_and_a_path_is_taken_as_it_is() {
         assert_eq!(location("sqlite:a%20b%3F.db"), Ok(file("a b?.db".into())));
         assert_eq!(location("a%20b?.db"), Ok(file("a%20b?.db".into())));
+        let refused = location("postgres:app:secret@db/app").unwrap_err();
+        assert!(!refused.contains("secret"), "{refused}");
     }
 
     #[test]
@@ -210,5 +221,7 @@ mod tests {
             ..default
         };
         assert_eq!(format!("{options:?}"), format!("{expected:?}"));
+        // As little as there can be.
+        assert_eq!(set(&["max_bytes=1"]).max_pages, Some(1));
     }
 }

@@ -109,10 +109,11 @@ impl fmt::Debug for Clock {
     }
 }
 
+/// Longer than any timer can hold is as good as for ever.
+pub(crate) const LONGEST: Duration = Duration::from_hours(24 * 365);
+
 /// Resolves after `wait` of real time, on a timer that needs no runtime.
 pub async fn sleep(wait: Duration) {
-    // Longer than any timer can hold is as good as for ever.
-    const LONGEST: Duration = Duration::from_hours(24 * 365);
     Delay::new(wait.min(LONGEST)).await;
 }
 

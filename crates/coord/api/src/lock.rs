@@ -1,7 +1,7 @@
 //! Locks that lapse, with fences (CL-*).
 
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -17,8 +17,8 @@ pub struct Lock {
     engine: Arc<dyn Engine>,
     pub(crate) name: Name,
     fence: i64,
-    /// When it was asked for, by this process's own time.
-    asked: Instant,
+    /// When it was asked for, or renewed last, by this process's own time.
+    renewed: Mutex<Instant>,
 }
 
 impl Lock {
@@ -27,7 +27,7 @@ impl Lock {
             engine,
             name,
             fence,
-            asked,
+            renewed: Mutex::new(asked),
         }
     }
 
@@ -47,7 +47,18 @@ impl Lock {
     /// refused.
     pub async fn renew(&self, ttl: i64) -> Result<bool> {
         positive("ttl", ttl)?;
-        self.engine.renew_lock(self.name.clone(), self.fence, ttl).await
+        let asked = Instant::now();
+        let held = self.engine.renew_lock(self.name.clone(), self.fence, ttl).await?;
+        if held {
+            *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+        }
+        Ok(held)
+    }
+
+    /// How long before the lock can lapse [`keep`](Self::keep) ends at the latest, if the process runs: for what must have
+    /// stopped by then. A third of the ttl, less a second of which times are whole.
+    pub fn margin(ttl: i64) -> Duration {
+        Duration::from_secs(u64::try_from(ttl.saturating_sub(1)).unwrap_or(0)) / 3
     }
 
     /// Renews the lock now and then at each third of `ttl` seconds, for as long as it is held. `Ok` when it is lost; an error
@@ -55,12 +66,14 @@ impl Lock {
     /// Run it beside what the lock guards, and stop that when this ends. A ttl below 2 is refused.
     pub async fn keep(&self, ttl: i64) -> Result<()> {
         renewable("ttl", ttl)?;
-        // Times are whole seconds, so the first of them may be over at once.
-        let third = Duration::from_secs(u64::try_from(ttl - 1).unwrap_or(0)) / 3;
+        let (third, renewed) = (
+            Self::margin(ttl),
+            *self.renewed.lock().unwrap_or_else(PoisonError::into_inner),
+        );
         let failed = |error: &Error| {
             tracing::warn!(lock = %self.name, error = error.report(), "a lock was not renewed; it is tried again");
         };
-        let mut lease = Lease::new(self.asked, third, 2 * third).at_once();
+        let mut lease = Lease::new(renewed, third, third.saturating_mul(2)).at_once();
         lease.keep(|| self.renew(ttl), failed).await
     }
 

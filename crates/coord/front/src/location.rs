@@ -43,7 +43,7 @@ impl Location {
     /// Reads a URL; what a build contains makes no difference. `None` for what begins with no scheme, as a path does: a
     /// drive's letter is no scheme.
     ///
-    /// [`Error::InvalidOption`] for a URL that names no store. Its text repeats the scheme alone.
+    /// [`Error::InvalidOption`] for a URL that names no store. Its text repeats no more than the scheme, or a file's path.
     pub fn parse(url: &str) -> Result<Option<Self>> {
         let Some((scheme, rest)) = url
             .split_once(':')

@@ -101,6 +101,8 @@ impl Table {
         let mut next = self.kept.get(consumer);
         if next.is_none_or(|by| *by == keeper) {
             self.kept.insert(consumer.clone(), keeper);
+            // At once: who keeps a thing and waits for it too would be followed round and round.
+            self.waits.remove(&keeper);
             return Attempt::Kept;
         }
         while let Some(by) = next {
@@ -129,4 +131,23 @@ pub(crate) fn crosswise() -> Error {
         "the transaction was rolled back: it and another wait for each other's consumers",
         Outcome::Aborted,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cs_06_who_has_got_what_it_waited_for_waits_no_more() {
+        let consumer = (Name::new("s").unwrap(), LocalName::new("c").unwrap());
+        let keeps = Keeps::default();
+        let [first, second, third] = [(); 3].map(|()| keeps.keeper(1));
+        let attempt = |keeper| keeps.lock().attempt(keeper, &consumer);
+        assert!(matches!(attempt(first), Attempt::Kept));
+        assert!(matches!(attempt(second), Attempt::Wait));
+        keeps.release(first);
+        assert!(matches!(attempt(second), Attempt::Kept));
+        // This one would follow it round and round, if it waited still.
+        assert!(matches!(attempt(third), Attempt::Wait));
+    }
 }

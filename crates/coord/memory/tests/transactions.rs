@@ -87,3 +87,25 @@ async fn cs_06_a_wait_that_was_given_up_closes_no_ring() {
     a.unwrap();
     assert_eq!(b.unwrap(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn cs_06_many_that_do_the_work_of_one_consumer_take_turns() {
+    const TURNS: i64 = 50;
+    let (here, there) = two_handles();
+    let works = (0..8).map(|n| {
+        let store = if n % 2 == 0 { here.clone() } else { there.clone() };
+        tokio::spawn(async move {
+            for _ in 0..TURNS {
+                let mut transaction = store.begin().await.unwrap();
+                let offset = transaction.get_offset("s", "c").await.unwrap();
+                transaction.save_offset("s", "c", offset + 1).await.unwrap();
+                transaction.commit().await.unwrap();
+            }
+        })
+    });
+    for work in works.collect::<Vec<_>>() {
+        work.await.unwrap();
+    }
+    let offset = here.stream("s").unwrap().get_offset("c").await.unwrap();
+    assert_eq!(offset, 8 * TURNS);
+}

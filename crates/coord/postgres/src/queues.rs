@@ -185,7 +185,7 @@ pub(crate) enum Ending {
 
 const END: &str = "SELECT {schema}.settle_claim($1, $2, $3, $4, $5, $6, $7, $8)";
 
-/// Ends a claim that still holds. Who waits for the queue is woken where a job may be ready sooner than it knew.
+/// Ends a claim that still holds. Who waits for the queue is woken where the job waits again.
 pub(crate) async fn end(shared: &Shared, queue: &Name, claim: &Claim, ending: Ending) -> Result<bool, Error> {
     let (verb, error, delay) = match ending {
         Ending::Retry { error, delay } => ("retry", error, Some(delay)),
@@ -209,14 +209,14 @@ pub(crate) async fn end(shared: &Shared, queue: &Name, claim: &Claim, ending: En
             ],
         )
         .await?;
-    let held = one(&rows)?;
-    if held {
+    let waits: Option<bool> = one(&rows)?;
+    if waits.is_some() {
         shared.gone.add(1);
     }
-    if held && verb != "fail" {
+    if waits == Some(true) {
         shared.wake([Channel::queue(queue)]);
     }
-    Ok(held)
+    Ok(waits.is_some())
 }
 
 /// Tells whether the claim lapses sooner than before.

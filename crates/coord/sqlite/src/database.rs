@@ -145,7 +145,7 @@ impl Database {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        self.handle.check_process()?;
+        self.check_process()?;
         let (task, answer) = read_task(budget, work);
         self.shared().reads.push(task).await.map_err(|_| Error::Closed)?;
         answer.await.unwrap_or_else(|_| Err(Error::Lost.into()))
@@ -162,7 +162,7 @@ impl Database {
     ///
     /// The file must have the tables of [`SCHEMA`](crate::SCHEMA).
     pub async fn listen(&self, channel: Channel) -> Result<WakeReceiver, Error> {
-        self.handle.check_process()?;
+        self.check_process()?;
         let shared = &self.handle.shared;
         if shared.replaced.load(Relaxed) {
             return Err(shared.note_replaced());
@@ -177,7 +177,7 @@ impl Database {
     /// what was submitted is done and answered; then the log is emptied and the file closed. Resolves when all that is
     /// done, for every caller.
     pub async fn close(&self) {
-        if self.handle.check_process().is_err() {
+        if self.check_process().is_err() {
             return;
         }
         self.shared().close();
@@ -190,10 +190,15 @@ impl Database {
         }
     }
 
-    /// Whether all later work is refused: the handle was closed, or the file was replaced or removed.
+    /// Whether all later work is refused: the handle was closed, the file was replaced or removed, or this is a fork of the
+    /// process that opened it.
     pub fn is_closed(&self) -> bool {
         let shared = self.shared();
-        shared.writes.is_closed() || shared.replaced.load(Relaxed)
+        shared.writes.is_closed() || shared.replaced.load(Relaxed) || self.check_process().is_err()
+    }
+
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        self.handle.check_process()
     }
 
     /// Counters since the open, and what waits now.
@@ -214,7 +219,7 @@ impl Database {
     }
 
     pub(crate) async fn submit(&self, job: Job) -> Result<(), Error> {
-        self.handle.check_process()?;
+        self.check_process()?;
         self.shared().writes.push(job).await.map_err(|_| Error::Closed)
     }
 
@@ -323,10 +328,29 @@ mod tests {
         assert!(matches!(database.begin().await, Err(Error::Forked)));
         let channel = Channel::schedules();
         assert!(matches!(database.listen(channel).await, Err(Error::Forked)));
+        assert!(database.is_closed());
         database.close().await;
         let shared = database.handle.shared.clone();
         drop(database);
         assert!(!shared.writes.is_closed());
+        shared.close();
+    }
+
+    #[tokio::test]
+    async fn cx_09_a_fork_is_refused_a_transaction_that_its_parent_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("coord.db");
+        let database = Database::open(&path, Options::default(), &[crate::SCHEMA]).unwrap();
+        let mut held = database.begin().await.unwrap();
+        drop(database);
+        // As a fork finds it.
+        Arc::get_mut(&mut held.database.handle).unwrap().process += 1;
+        let shared = held.database.handle.shared.clone();
+        assert!(matches!(
+            held.run(|_| Ok::<_, Error>(())).await,
+            Err(Error::Forked)
+        ));
+        assert!(matches!(held.commit().await, Err(Error::Forked)));
         shared.close();
     }
 }

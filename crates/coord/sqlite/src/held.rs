@@ -18,7 +18,7 @@ use crate::{
 /// [`Options::idle_transaction`](crate::Options::idle_transaction) (CT-05): its next call then says so.
 pub struct HeldTransaction {
     /// Keeps the database open.
-    _database: Database,
+    pub(crate) database: Database,
     line: Arc<Line>,
 }
 
@@ -65,7 +65,7 @@ impl HeldTransaction {
         });
         // Made now, so that a future dropped from here on lets the writer go.
         let held = Self {
-            _database: database.clone(),
+            database: database.clone(),
             line: line.clone(),
         };
         let (caller, begun) = oneshot::channel();
@@ -84,6 +84,7 @@ impl HeldTransaction {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
+        self.database.check_process()?;
         let (task, answer) = task(work);
         if self.line.commands.push(Command::Run(task)).await.is_err() {
             return Err(self.line.reason().into());
@@ -93,6 +94,7 @@ impl HeldTransaction {
 
     /// Commits. When this returns `Ok`, everything is durable and what was left for after the commit has run.
     pub async fn commit(self) -> Result<(), Error> {
+        self.database.check_process()?;
         let (caller, committed) = oneshot::channel();
         if self.line.commands.push(Command::Commit(caller)).await.is_err() {
             return Err(self.line.reason());

@@ -6,7 +6,7 @@ use esker_coord_api::{EnqueueOptions, Error, JobHandle, Queue, RECONNECTED, Stor
 
 use crate::{
     World, skip,
-    world::{NOW, batch, claim, event, events, job, name, queue, stream},
+    world::{NOW, batch, claim, event, events, important, job, name, options, queue, stream},
 };
 
 /// Waits for a wake, which must be of this channel.
@@ -353,6 +353,9 @@ pub async fn cw_05_what_makes_no_job_ready_sooner_wakes_nobody(world: World) {
     queue.enqueue_batch(batch(5)).await.unwrap();
     let claims = queue.claim_batch("w", 4).await.unwrap();
     let ready = job(&queue, claims[3].job().id + 1).await.id;
+    let spent = world.queue_with("q", options(300, 1));
+    spent.enqueue_with("spent", important(1)).await.unwrap();
+    let last = claim(&spent, "w").await;
     settled(world.store(), &mut marker).await;
     let mut wakes = queue.listen().await.unwrap();
     // The claim of this one ends no sooner than is known.
@@ -361,11 +364,12 @@ pub async fn cw_05_what_makes_no_job_ready_sooner_wakes_nobody(world: World) {
     }
     assert!(claims[0].ack().await.unwrap());
     assert!(claims[1].fail(Some("broken")).await.unwrap());
+    assert!(last.retry(Some("spent"), Some(0)).await.unwrap());
     assert!(queue.cancel(claims[2].job().id).await.unwrap());
     assert!(!claims[2].retry(None, Some(0)).await.unwrap());
     assert!(!claims[0].heartbeat(1).await.unwrap());
     assert!(!queue.redrive(ready).await.unwrap());
-    assert_eq!(queue.purge_dead().await.unwrap(), 1);
+    assert_eq!(queue.purge_dead().await.unwrap(), 2);
     assert_eq!(queue.redrive_all().await.unwrap(), 0);
     assert_eq!(queue.sweep_expired().await.unwrap(), 0);
     assert!(queue.cancel(ready).await.unwrap());

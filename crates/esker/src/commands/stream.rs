@@ -226,7 +226,8 @@ async fn tail(store: &Store, args: Tail, json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// What the consumer has saved. One that has saved nothing begins at the start, and may be mistyped.
+/// What the consumer has saved. One that has saved nothing begins at the start, and may be mistyped: that is worth a look
+/// at the whole store.
 async fn saved(store: &Store, stream: &Stream, consumer: &str) -> anyhow::Result<i64> {
     let offset = stream.get_offset(consumer).await?;
     if offset == 0

@@ -257,7 +257,8 @@ BEGIN
         RETURNING c.place;
 END $$;
 
--- Ends a claim that still holds: `verb` is `retry`, `fail` or `release`. Tells whether it did.
+-- Ends a claim that still holds: `verb` is `retry`, `fail` or `release`. Tells whether the job waits again; null when the
+-- claim did not hold.
 CREATE OR REPLACE FUNCTION {schema}.settle_claim(
     given_now bigint, wanted text, job bigint, claim bigint, holder text, verb text, error text, delay bigint
 ) RETURNS boolean LANGUAGE plpgsql
@@ -272,20 +273,22 @@ BEGIN
             AND j.claim_expires_at >= now_s
         FOR UPDATE;
     IF NOT FOUND THEN
-        RETURN false;
+        RETURN NULL;
     END IF;
     IF verb = 'fail' THEN
         PERFORM {schema}.bury(now_s, ARRAY[job], coalesce(error, 'failed'));
+        RETURN false;
     ELSIF verb = 'retry' AND spent THEN
         PERFORM {schema}.bury(now_s, ARRAY[job], error);
+        RETURN false;
     ELSE
         UPDATE {schema}.jobs j SET lane = 0, token = NULL, worker = NULL, claimed_at = NULL, claim_expires_at = NULL,
             attempts = CASE verb WHEN 'release' THEN j.attempts - 1 ELSE j.attempts END,
             run_at = CASE verb WHEN 'release' THEN j.run_at ELSE {schema}.after(now_s, delay) END,
             last_error = coalesce(error, j.last_error)
             WHERE j.id = job;
+        RETURN true;
     END IF;
-    RETURN true;
 END $$;
 
 -- When a claim will next find something, and how many milliseconds away that is; both null when nothing waits.

@@ -97,7 +97,7 @@ async fn cx_09_a_schema_of_an_earlier_version_is_migrated_with_what_is_in_it() {
     let queue = |store: &Store| store.queue("kept", QueueOptions::default()).unwrap();
     queue(&store).enqueue("job").await.unwrap();
     store.close().await;
-    // By now nobody builds an index, which would be in the way of the next statements. What the first version had, as far as the second differs.
+    // Nobody builds an index any more, which would be in the way of this. What the first version had, as far as the second differs.
     let client = database.client().await;
     let back = "DROP FUNCTION esker.claim, esker.ack; ALTER TABLE esker.jobs RESET (vacuum_index_cleanup); \
         CREATE FUNCTION esker.claim(bigint, text[], text[], bigint[], bigint[], bigint) RETURNS TABLE (request int) \

@@ -103,8 +103,7 @@ pub(super) async fn run(context: &Context, store: &Store, args: Run) -> anyhow::
         tokio::select! {
             ended = running.child.wait() => break ended?,
             lost = &mut kept => {
-                // What is left of the ttl when it was not renewed for two thirds of it.
-                running.stop(Duration::from_secs(u64::from(args.ttl) - 1).div_f64(3.0).min(GRACE)).await?;
+                running.stop(Lock::margin(args.ttl.into()).min(GRACE)).await?;
                 let told = format!("the lock `{}` was lost, and the command was stopped", printable(&args.name));
                 return Err(match lost {
                     Ok(()) => anyhow::anyhow!("{told}: it lapsed, or was taken away"),
@@ -142,13 +141,7 @@ async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Op
     let mut told = false;
     while !interrupt.is_set() {
         // Waited for also when the user stops it: dropped, the lock would be held by nobody.
-        match store.try_lock(&args.name, &owner, args.ttl.into()).await {
-            // What a try that failed took all the same has been running since then.
-            Ok(Some(lock)) if failed => {
-                if lock.renew(args.ttl.into()).await.unwrap_or(false) {
-                    return Ok(Some(lock));
-                }
-            }
+        match attempt(store, args, &owner, failed).await {
             Ok(Some(lock)) => return Ok(Some(lock)),
             Ok(None) => {
                 let holder = holder(store, &args.name);
@@ -183,6 +176,15 @@ async fn take(context: &Context, store: &Store, args: &Run) -> anyhow::Result<Op
         }
     }
     Ok(None)
+}
+
+/// Tries once to have the lock. What an earlier try took, though it failed, has been running since then, and begins anew.
+async fn attempt(store: &Store, args: &Run, owner: &str, failed: bool) -> esker_coord::Result<Option<Lock>> {
+    let ttl = args.ttl.into();
+    match store.try_lock(&args.name, owner, ttl).await? {
+        Some(lock) if failed => Ok(lock.renew(ttl).await?.then_some(lock)),
+        other => Ok(other),
+    }
 }
 
 /// Who holds a lock that was not to be had.
