@@ -32,7 +32,12 @@ pub(crate) fn find<T>(
 const SHOWN: usize = 10;
 
 fn instead(name: &str, names: &[&str]) -> String {
-    if let Some(near) = nearest(name, names.iter().map(|&name| name.to_owned())) {
+    // An outbox's queue ends with the outbox's name.
+    let whole = names
+        .iter()
+        .find(|one| one.strip_suffix(name).is_some_and(|rest| rest.ends_with(':')));
+    let whole = whole.map(|&name| name.to_owned());
+    if let Some(near) = whole.or_else(|| nearest(name, names.iter().map(|&name| name.to_owned()))) {
         return format!("did you mean `{}`?", printable(&near));
     }
     let shown = names.iter().take(SHOWN);
@@ -58,6 +63,10 @@ mod tests {
         assert_eq!(told("mails", &["work", "mails"]), Ok("mails".into()));
         let none = |rest: &str| Err(format!("no queue `mials` in the store; {rest}"));
         assert_eq!(told("mials", &["mails", "work"]), none("did you mean `mails`?"));
+        assert_eq!(
+            told("mials", &["box:mials", "mail"]),
+            none("did you mean `box:mials`?")
+        );
         assert_eq!(told("mials", &[]), none("there is none"));
         assert_eq!(told("mials", &["work"]), none("there is `work`"));
         assert_eq!(told("mials", &["work", "play"]), none("there are `work`, `play`"));

@@ -15,10 +15,18 @@ use crate::{
     store::{self, Missing},
 };
 
-/// Opens the configured store.
+/// Opens the configured store. A file that was not there is told of: what was meant may be another's.
 pub(crate) async fn open(config: &Config, missing: Missing) -> anyhow::Result<Store> {
     let location = store::location(config.text("store")).map_err(Usage)?;
-    open_at(config, location, missing).await
+    let new = match &location {
+        Location::Sqlite { path, .. } if !path.exists() => Some(path.clone()),
+        _ => None,
+    };
+    let store = open_at(config, location, missing).await?;
+    if let Some(path) = new {
+        eprintln!("made a new store at {}", path.display());
+    }
+    Ok(store)
 }
 
 /// Opens a store at another place, with the configured settings.

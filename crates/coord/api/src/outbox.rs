@@ -60,8 +60,17 @@ impl Outbox {
         self.queue.enqueue_with(payload, options).await
     }
 
-    /// Stores a delivery with options in a transaction of the same store, and gives its id. Without options there is
-    /// [`Transaction::outbox_enqueue`].
+    /// Stores a delivery in a transaction of the same store, and gives its id, as
+    /// [`Transaction::outbox_enqueue`] does by the outbox's name.
+    pub async fn enqueue_in(
+        &self,
+        transaction: &mut Transaction,
+        payload: impl Into<Payload>,
+    ) -> Result<i64> {
+        self.queue.enqueue_in(transaction, payload).await
+    }
+
+    /// Stores a delivery with options in a transaction of the same store, and gives its id.
     pub async fn enqueue_in_with(
         &self,
         transaction: &mut Transaction,

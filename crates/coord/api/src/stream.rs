@@ -44,7 +44,7 @@ pub struct NewEvent {
 
 impl NewEvent {
     /// Checks the key: `None` or not empty, else [`Error::InvalidName`] (CS-01).
-    pub fn new(key: Option<&str>, payload: Payload) -> Result<Self> {
+    pub fn new(key: Option<&str>, payload: impl Into<Payload>) -> Result<Self> {
         if key.is_some_and(str::is_empty) {
             return Err(Error::InvalidName {
                 name: String::new(),
@@ -53,7 +53,7 @@ impl NewEvent {
         }
         Ok(Self {
             key: key.map(str::to_owned),
-            payload,
+            payload: payload.into(),
         })
     }
 
@@ -70,6 +70,13 @@ impl NewEvent {
     /// The key and the payload.
     pub fn into_parts(self) -> (Option<String>, Payload) {
         (self.key, self.payload)
+    }
+}
+
+/// An event without a key.
+impl From<Payload> for NewEvent {
+    fn from(payload: Payload) -> Self {
+        Self { key: None, payload }
     }
 }
 
@@ -106,7 +113,7 @@ impl Stream {
 
     /// Appends an event with a key, and gives its offset. The key is carried and does nothing else (CS-01).
     pub async fn publish_with_key(&self, key: Option<&str>, payload: impl Into<Payload>) -> Result<i64> {
-        let event = NewEvent::new(key, payload.into())?;
+        let event = NewEvent::new(key, payload)?;
         let offsets = self.publish_batch(vec![event]).await?;
         Ok(offsets[0])
     }

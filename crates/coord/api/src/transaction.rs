@@ -66,7 +66,7 @@ impl Transaction {
         key: Option<&str>,
         payload: impl Into<Payload>,
     ) -> Result<()> {
-        let event = NewEvent::new(key, payload.into())?;
+        let event = NewEvent::new(key, payload)?;
         self.publish_batch(stream, vec![event]).await
     }
 

@@ -88,20 +88,24 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let store = esker_coord::open(&format!("sqlite:{}", folder.path().join("app.db").display())).await?;
 //!
+//! let shipping = store.queue("shipping", QueueOptions { max_attempts: 10, ..QueueOptions::default() })?;
+//! let item = "tea";
 //! store
 //!     .with_transaction(async |tx| {
 //!         let own = SqliteTransaction::of(tx).expect("the store is on SQLite");
-//!         own.run(|sql| {
-//!             sql.sql().execute_batch("CREATE TABLE orders (item TEXT); INSERT INTO orders VALUES ('tea')")?;
+//!         // Runs on the thread that writes: give it what it needs.
+//!         let ordered = item.to_owned();
+//!         own.run(move |sql| {
+//!             sql.sql().execute_batch("CREATE TABLE orders (item TEXT)")?;
+//!             sql.sql().execute("INSERT INTO orders VALUES (?1)", [&ordered])?;
 //!             Ok::<_, esker_coord::sqlite::Error>(())
 //!         })
 //!         .await?;
-//!         tx.enqueue("shipping", "tea").await?;
-//!         tx.publish("orders", "tea").await?;
+//!         shipping.enqueue_in(tx, item).await?;
+//!         tx.publish("orders", item).await?;
 //!         Ok::<_, esker_coord::Error>(())
 //!     })
 //!     .await?;
-//! let shipping = store.queue("shipping", QueueOptions::default())?;
 //! assert!(shipping.claim_one("worker").await?.is_some());
 //! # store.close().await;
 //! # Ok(())
@@ -109,17 +113,25 @@
 //! ```
 //!
 //! On Postgres it is `postgres::PostgresTransaction::of(tx)`, whose `client()` is a `tokio_postgres::Client` within the
-//! transaction. The closure's error may be any type that [`Error`] converts into, such as your own or
-//! `Box<dyn std::error::Error>`; a driver's error does not convert into [`Error`] by itself.
+//! transaction; where one of your statements fails there, the transaction can only be rolled back, unless a `SAVEPOINT` was
+//! before it (on SQLite each `run` has one of its own). The drivers are `sqlite::rusqlite` and `postgres::tokio_postgres`;
+//! in memory there is no SQL.
+//!
+//! The closure's error may be any type that [`Error`] converts into; a driver's error does not convert into [`Error`] by
+//! itself. With SQL of your own, have one error type for your app that is made from all three, the driver's, the engine's
+//! and [`Error`], or use `Box<dyn std::error::Error + Send + Sync>`, and end with `Ok::<_, YourError>(value)`.
 //!
 //! Inside, use `tx` alone: a [`Queue`] or [`Stream`] handle is no part of the transaction, and on SQLite would wait for its
 //! end. Jobs that `tx` enqueues by their queue's name carry the default queue options; [`Queue::enqueue_in`] stamps them with
-//! the queue's own. On SQLite a transaction holds the file's one writer, so hold it
+//! the queue's own, as [`Outbox::enqueue_in`] does. On SQLite a transaction holds the file's one writer, so hold it
 //! shortly; for one write with its side effects there is `sqlite::SqliteEngine::write`, which shares its commit with others,
-//! and for reads of your own tables `SqliteEngine::database().read`; both by [`Store::engine`]. Open the file by nothing else
-//! in the same process: closing a descriptor of it drops SQLite's locks. A consumer that keeps its own
+//! and for reads of your own tables `SqliteEngine::database().read`; both by [`Store::engine`]. On Postgres, read them by a
+//! pool of your own. A consumer that keeps its own
 //! tables, with its offset saved in the same transaction, sees each event exactly once, however many do its
 //! work.
+//!
+//! In one process, open a SQLite file with this crate alone, as often as you please: another SQLite library that closes the
+//! same file drops the locks of this one. Other processes may use what they like.
 //!
 //! Examples to run: `order` (own SQL on both engines), `webhook` (an outbox), `schedule` (a leader and its successor),
 //! `projection` (exactly once).
@@ -129,8 +141,36 @@
 //! [`Queue::work`] claims jobs, hands each to an async closure, and stores what becomes of it: `Ok` is done, an error is
 //! tried again later, ever later, until the job's attempts are spent and it is a dead letter ([`Queue::dead_jobs`],
 //! [`Queue::redrive`]). [`JobError`] says what else there is. [`Outbox::run`] is the same for deliveries. Both end when a
-//! [`CancellationToken`] is cancelled, and leave nothing held. To spawn one, make the handler an `async move` closure. Who
-//! wants to do it by hand has [`Queue::claim_batch`] and the [`JobHandle`]'s operations.
+//! [`CancellationToken`] is cancelled, and leave nothing held.
+//!
+//! To spawn one, make the handler an `async move` closure that owns what it uses, such as a clone of an `Arc` of your app:
+//! what borrows it is told by the compiler as "implementation of `Send` is not general enough".
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use esker_coord::{CancellationToken, Job, JobError, Queue, WorkOptions};
+//!
+//! struct App {
+//!     mails: Queue,
+//! }
+//!
+//! impl App {
+//!     async fn send(&self, job: &Job) -> Result<(), JobError> {
+//!         println!("{} {:?}", self.mails.name(), job.payload);
+//!         Ok(())
+//!     }
+//!
+//!     fn start(self: Arc<Self>, stop: CancellationToken) -> tokio::task::JoinHandle<esker_coord::Result<()>> {
+//!         let mails = self.mails.clone();
+//!         let send = async move |job: &Job| self.send(job).await;
+//!         tokio::spawn(async move { mails.work(WorkOptions::default(), send, stop).await.map(drop) })
+//!     }
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! Who wants to do it by hand has [`Queue::claim_batch`] and the [`JobHandle`]'s operations.
 //!
 //! # Locks
 //!
@@ -146,7 +186,10 @@
 //! let lock = store.try_lock("report", "host-1", 30).await?.ok_or("another writes it")?;
 //! tokio::select! {
 //!     written = write_report(lock.fence()) => assert_eq!(written, 1),
-//!     lost = lock.keep(30) => return Err(format!("the lock was lost: {lost:?}").into()),
+//!     lost = lock.keep(30) => {
+//!         lost?; // the store failed for too long
+//!         return Err("the lock was lost".into());
+//!     }
 //! }
 //! lock.release().await?;
 //! # store.close().await;

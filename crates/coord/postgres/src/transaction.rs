@@ -54,7 +54,8 @@ impl PostgresTransaction {
     }
 
     /// The connection that the transaction is on, for the caller's own statements (CT-02). They must not end the
-    /// transaction.
+    /// transaction. Where one fails, all that can be done is to roll back (the commit gives an error), unless it came after a
+    /// `SAVEPOINT` to which they go back.
     pub fn client(&self) -> Result<&Client, Error> {
         self.shared.check_open()?;
         self.held.client()

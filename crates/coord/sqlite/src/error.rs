@@ -56,7 +56,9 @@ pub enum Error {
     #[error("the query took longer than {0:?}")]
     OverBudget(Duration),
     /// A held transaction did nothing for this long and was rolled back (CT-05).
-    #[error("the transaction was idle for longer than {0:?} and was rolled back")]
+    #[error(
+        "the transaction was idle for longer than {0:?} and was rolled back (what a queue or a stream does beside it waits for its end)"
+    )]
     IdleTransaction(Duration),
     /// The file was replaced or removed while the store was open (CX-09). Nothing was written to the old file.
     #[error("the database file {0} was replaced or removed while it was open")]

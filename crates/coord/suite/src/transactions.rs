@@ -207,8 +207,10 @@ pub async fn ct_04_a_queue_stamps_what_it_enqueues_in_a_transaction(world: World
         .enqueue_in_with(&mut transaction, "delivery", later)
         .await
         .unwrap();
+    let at_once = outbox.enqueue_in(&mut transaction, "at once").await.unwrap();
     assert!(transaction.get_job("q", plain).await.unwrap().is_some());
     transaction.commit().await.unwrap();
+    assert_eq!(job(outbox.queue(), at_once).await.stamps, QueueOptions::OUTBOX);
     assert_eq!(job(&queue, plain).await.stamps, stamps);
     let own = job(&queue, own).await;
     assert_eq!((own.stamps.max_attempts, own.run_at), (1, world.now() + 5));

@@ -2,7 +2,7 @@
 
 mod run;
 
-use esker_coord::Store;
+use esker_coord::{Name, Store};
 use serde_json::json;
 
 use crate::{
@@ -65,7 +65,10 @@ pub(crate) async fn run(context: Context, args: LockArgs) -> anyhow::Result<Exit
 }
 
 async fn release(store: &Store, name: &str, json: bool) -> anyhow::Result<Exit> {
-    let locks = store.inspect().await?.locks;
+    let mut locks = store.inspect().await?.locks;
+    // The store's own is nobody's to release.
+    locks.retain(|lock| Name::new(&lock.name).is_ok());
+    Name::new(name)?;
     let owner = absent::find("held lock", name, locks, |lock| &lock.name)?.owner;
     // Under its owner's name a lock that is held is had again, fence and all.
     let released = match store.try_lock(name, &owner, 1).await? {

@@ -27,6 +27,7 @@ Examples:
   esker queue enqueue mails '{\"to\":\"ada@example.com\"}' --delay 60
   jq -c '.[]' jobs.json | esker queue enqueue mails --lines
   esker queue dead mails
+  esker queue dead __alkstore_outbox:hooks           an outbox's
   esker queue show mails 42
   esker queue redrive mails 42                       or --all
   esker queue list --store postgres://app@db/app --json | jq '.[].dead'")]
@@ -101,7 +102,7 @@ pub(crate) struct JobOptions {
     /// Jobs of a higher one are claimed first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i64,
-    /// Claims that the job may take
+    /// Claims that the job may take [default: 3; what a program of yours says of the queue is not known here]
     #[arg(long, value_name = "N")]
     attempts: Option<i64>,
     /// Seconds from when the job is ready, after which it is no longer claimed

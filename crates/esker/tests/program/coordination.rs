@@ -394,8 +394,14 @@ fn mistakes_are_told_before_anything_is_done() {
             "{args:?}: {done:?}"
         );
     }
-    folder.ok(&["stream", "publish", "s", "x"]);
+    let made = folder.run(&["stream", "publish", "s", "x"]);
+    assert!(
+        made.code == Some(0) && made.stderr == "made a new store at esker.db\n",
+        "{made:?}"
+    );
+    assert_eq!(folder.run(&["stream", "publish", "s", "x"]).stderr, "");
     for (args, told) in [
+        (&["lock", "release", "__alkstore_scheduler"][..], "is reserved"),
         (&["queue", "enqueue", " ", "x"][..], "must not be blank"),
         (&["queue", "purge", "__alkstore_x"], "is reserved"),
         (

@@ -74,7 +74,7 @@ impl<'t, 'c> Effects<'t, 'c> {
         key: Option<&str>,
         payload: impl Into<Payload>,
     ) -> Result<i64> {
-        let event = NewEvent::new(key, payload.into())?;
+        let event = NewEvent::new(key, payload)?;
         let offsets = self.publish_batch(stream, &[event])?;
         Ok(offsets[0])
     }
