@@ -199,8 +199,13 @@ impl NextTime {
 /// What became of the wish for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockAttempt {
-    /// It is held, under this fence.
-    Held(i64),
+    /// It is held.
+    Held {
+        /// Under this fence.
+        fence: i64,
+        /// Until then, unless it is renewed: the same owner gets what it holds without a new ttl (CL-02).
+        until: NextTime,
+    },
     /// Another owner holds it, until then unless it is renewed.
     Lost(NextTime),
 }

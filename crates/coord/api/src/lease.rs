@@ -15,21 +15,24 @@ use crate::{
 
 /// Until when something may be held, by this process's own time.
 pub(crate) struct Lease {
-    /// When it was asked for, or its last renewal.
-    renewed: Instant,
+    /// When it must be given up, unless it is renewed before.
+    give_up: Instant,
     /// How long it is until the first renewal.
     first: Duration,
     /// How long after one the next one is.
     interval: Duration,
-    /// How long after the last one it is given up.
+    /// How long after one it is given up.
     bound: Duration,
 }
 
+/// How long a process that was halted asks once more for what it must have given up by now.
+const ONCE_MORE: Duration = Duration::from_secs(1);
+
 impl Lease {
-    pub(crate) fn new(asked: Instant, interval: Duration, bound: Duration) -> Self {
+    pub(crate) fn new(give_up: Instant, interval: Duration, bound: Duration) -> Self {
         let interval = interval.min(LONGEST);
         Self {
-            renewed: asked,
+            give_up,
             first: interval,
             interval,
             bound: bound.min(LONGEST),
@@ -46,7 +49,7 @@ impl Lease {
 
     /// Whether it must be given up.
     pub(crate) fn is_over(&self) -> bool {
-        self.renewed.elapsed() >= self.bound
+        Instant::now() >= self.give_up
     }
 
     /// Renews again and again, and sooner where that failed. `Ok` when it is lost; the error when it was not renewed until it
@@ -68,10 +71,10 @@ impl Lease {
         let mut wait = self.first;
         loop {
             time.sleep(wait).await;
-            // A process that was halted asks once more all the same.
-            let until = (self.renewed + self.bound).max(time.now() + self.interval / 2);
+            let once_more = time.now() + ONCE_MORE.min(self.interval / 2);
+            let until = self.give_up.max(once_more);
             match renewed(time, until, self.interval, &renew, &failed).await? {
-                Some(asked) => self.renewed = asked,
+                Some(asked) => self.give_up = asked + self.bound,
                 None => return Ok(()),
             }
             wait = self.interval;
@@ -160,7 +163,7 @@ mod tests {
         let begun = Instant::now();
         let time = Slept(Mutex::new(begun));
         let third = Duration::from_secs(10);
-        let mut lease = Lease::new(begun, third, 2 * third).at_once();
+        let mut lease = Lease::new(begun + 2 * third, third, 2 * third).at_once();
         let asked = Cell::new(0);
         let renew = || {
             asked.set(asked.get() + 1);
@@ -203,5 +206,17 @@ mod tests {
         ended.unwrap();
         // At once, and then at each third; the tries again take little.
         assert_eq!(after.as_secs(), 11 * 10);
+    }
+
+    #[test]
+    fn cl_02_what_is_over_is_asked_for_once_more_and_no_longer() {
+        let begun = Instant::now();
+        let time = Slept(Mutex::new(begun));
+        let mut lease = Lease::new(begun, Duration::from_secs(10), Duration::from_secs(20)).at_once();
+        let kept = lease
+            .keep_by(&time, pending::<Result<bool>>, |_| ())
+            .now_or_never();
+        assert!(kept.expect("no sleep takes time").is_err());
+        assert_eq!(time.now() - begun, ONCE_MORE);
     }
 }

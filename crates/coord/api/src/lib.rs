@@ -46,7 +46,7 @@ pub use options::{EnqueueOptions, NewJob, QueueOptions, Start, extent};
 pub use outbox::Outbox;
 pub use payload::Payload;
 pub use queue::{DeadPage, JobHandle, Queue};
-pub use schedule::{CatchUp, MOST_REPLAYED, NewSchedule, Spec};
+pub use schedule::{CatchUp, FiringRoom, MOST_REPLAYED, NewSchedule, Spec};
 pub use scheduler::SchedulerOptions;
 pub use store::Store;
 pub use stream::{Cursor, EventReceiver, NewEvent, Stream, StreamEvent};

@@ -110,6 +110,44 @@ impl fmt::Display for Spec {
     }
 }
 
+/// How much one transaction fires: whole schedules, until it is full, so that nobody waits for it for long. What is left is
+/// due at once. (A schedule that were fired in part would lose its oldest boundaries to those that elapse meanwhile.)
+#[derive(Debug)]
+pub struct FiringRoom {
+    jobs: usize,
+    bytes: usize,
+}
+
+impl Default for FiringRoom {
+    fn default() -> Self {
+        Self {
+            jobs: Self::JOBS,
+            bytes: Self::BYTES,
+        }
+    }
+}
+
+impl FiringRoom {
+    /// Jobs that are enough.
+    pub const JOBS: usize = 1024;
+    /// Bytes of their payloads that are enough.
+    pub const BYTES: usize = 4 << 20;
+
+    /// Whether another schedule may be fired.
+    pub fn is_left(&self) -> bool {
+        self.jobs > 0 && self.bytes > 0
+    }
+
+    /// Takes the room of a schedule that is fired.
+    pub fn take(&mut self, schedule: &NewSchedule, fires: &CatchUp) {
+        let payload = schedule.job.payload.as_bytes().len();
+        self.jobs = self.jobs.saturating_sub(fires.fire.len());
+        self.bytes = self
+            .bytes
+            .saturating_sub(fires.fire.len().saturating_mul(payload));
+    }
+}
+
 /// A schedule as it goes to the engine, checked and stamped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSchedule {

@@ -78,7 +78,9 @@ impl Store {
             let asked = Instant::now();
             // Waited for also at the stop: dropped, the lock would be held by nobody.
             match self.0.try_lock(name.clone(), owner.clone(), ttl).await? {
-                LockAttempt::Held(fence) => return Ok(Some(Lock::new(self.0.clone(), name, fence, asked))),
+                LockAttempt::Held { fence, until } => {
+                    return Ok(Some(Lock::new(self.0.clone(), name, fence, asked, until.wait)));
+                }
                 // It lapses as this is read.
                 LockAttempt::Lost(NextTime {
                     wait: Duration::ZERO, ..

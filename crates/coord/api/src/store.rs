@@ -82,7 +82,9 @@ impl Store {
         positive("ttl", ttl)?;
         let asked = Instant::now();
         match self.0.try_lock(name.clone(), owner, ttl).await? {
-            LockAttempt::Held(fence) => Ok(Some(Lock::new(self.0.clone(), name, fence, asked))),
+            LockAttempt::Held { fence, until } => {
+                Ok(Some(Lock::new(self.0.clone(), name, fence, asked, until.wait)))
+            }
             LockAttempt::Lost(_) => Ok(None),
         }
     }

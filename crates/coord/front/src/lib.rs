@@ -254,8 +254,9 @@ pub mod inspection {
 pub mod engine {
     #[doc(inline)]
     pub use esker_coord_api::{
-        BoxFuture, CatchUp, Channel, Claim, Claimed, Cursor, Engine, EngineTransaction, Firing, LockAttempt,
-        MOST_REPLAYED, MOST_SETTLED, NewJob, NewSchedule, NextTime, Settlement, Spec, Start, WakeHub,
-        backoff, claim_order, extent, has_lapsed, is_claimable, settles, sleep, spent_error, with_sources,
+        BoxFuture, CatchUp, Channel, Claim, Claimed, Cursor, Engine, EngineTransaction, Firing, FiringRoom,
+        LockAttempt, MOST_REPLAYED, MOST_SETTLED, NewJob, NewSchedule, NextTime, Settlement, Spec, Start,
+        WakeHub, backoff, claim_order, extent, has_lapsed, is_claimable, settles, sleep, spent_error,
+        with_sources,
     };
 }

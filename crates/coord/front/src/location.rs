@@ -58,6 +58,7 @@ impl Location {
                 match path.as_str() {
                     "" | "/" => Err(invalid("it names no file, as `sqlite:path.db` does")),
                     ":memory:" => Err(invalid("a store in memory is `memory:`")),
+                    _ if path.contains('\0') => Err(invalid("its path has a zero byte")),
                     _ => Ok(Some(Self::Sqlite {
                         path: path.into(),
                         options: options.into(),

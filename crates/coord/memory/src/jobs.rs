@@ -171,7 +171,13 @@ impl Jobs {
         let (mut expired, mut spent) = (0, 0);
         for Row { job, .. } in self.of(queue).filter(|row| row.job.state != JobState::Dead) {
             let (count, error) = match settles(job, now, sweep) {
-                Settlement::Live => continue,
+                Settlement::Live => {
+                    if !sweep && has_lapsed(job, now) {
+                        // Its time has come before, though the clock may have been set back since.
+                        job.run_at = job.run_at.min(now);
+                    }
+                    continue;
+                }
                 Settlement::Dead(EXPIRED) => (&mut expired, EXPIRED.to_owned()),
                 Settlement::Dead(_) => (&mut spent, spent_error(None, job.last_error.clone())),
             };

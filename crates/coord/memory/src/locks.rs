@@ -30,19 +30,26 @@ impl Locks {
         match &row.holder {
             Some(holder) if holder.expires_at > now => {
                 if holder.owner == owner {
-                    LockAttempt::Held(holder.fence)
+                    LockAttempt::Held {
+                        fence: holder.fence,
+                        until: NextTime::seen(holder.expires_at, now),
+                    }
                 } else {
                     LockAttempt::Lost(NextTime::seen(holder.expires_at, now))
                 }
             }
             _ => {
                 row.fence += 1;
+                let (fence, expires_at) = (row.fence, now.saturating_add(ttl));
                 row.holder = Some(Holder {
                     owner,
-                    fence: row.fence,
-                    expires_at: now.saturating_add(ttl),
+                    fence,
+                    expires_at,
                 });
-                LockAttempt::Held(row.fence)
+                LockAttempt::Held {
+                    fence,
+                    until: NextTime::seen(expires_at, now),
+                }
             }
         }
     }

@@ -57,6 +57,11 @@ impl PostgresEngine {
         self.shared.stats.stats(self.listener.channels())
     }
 
+    /// By what this store knows the wakes that it sent itself: the payload of their notifications.
+    pub fn number(&self) -> &str {
+        &self.shared.number
+    }
+
     /// How wakes in other processes arrive (CW-08).
     pub fn wake_mode(&self) -> WakeMode {
         self.listener.mode()

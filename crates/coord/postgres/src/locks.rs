@@ -27,12 +27,11 @@ pub(crate) async fn take(
         )
         .await?;
     let row = rows.first().ok_or(Error::Lost)?;
-    match row.get(0) {
-        Some(fence) => Ok(LockAttempt::Held(fence)),
-        None => next_time(row.get(1), row.get(2))
-            .map(LockAttempt::Lost)
-            .ok_or(Error::Lost),
-    }
+    let until = next_time(row.get(1), row.get(2)).ok_or(Error::Lost)?;
+    Ok(match row.get(0) {
+        Some(fence) => LockAttempt::Held { fence, until },
+        None => LockAttempt::Lost(until),
+    })
 }
 
 const RENEW: &str = "UPDATE {schema}.locks l SET expires_at = {schema}.after(c.now_s, $4) \

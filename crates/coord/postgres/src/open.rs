@@ -7,12 +7,10 @@ use std::{
 
 use tokio::time::sleep;
 
-use crate::{Error, Options, database::Database, job::one, schema, shared::Shared, stats::Counters, url};
+use crate::{Error, Options, database::Database, schema, shared::Shared, stats::Counters, url};
 
 /// The shortest time for which a store gives way that is not the only one to build an index.
 const GIVE_WAY: Duration = Duration::from_millis(100);
-
-const NUMBER: &str = "SELECT nextval('{schema}.store_number')";
 
 /// What the parts of the store share, and where the listening connection goes.
 pub(crate) async fn open(url: &str, mut options: Options) -> Result<(Arc<Shared>, url::Target), Error> {
@@ -26,9 +24,10 @@ pub(crate) async fn open(url: &str, mut options: Options) -> Result<(Arc<Shared>
     let stats = Arc::new(Counters::default());
     let database = Database::new(&main, &options, stats.clone());
     schema::migrate(&database, options.create).await?;
-    let number: i64 = one(&database.write(NUMBER, &[]).await?)?;
+    // Not drawn from the database, so that who may only read can look.
+    let number = format!("{:016x}", fastrand::u64(..));
     let (deferred, counters) = (database.clone(), stats.clone());
-    let shared = Arc::new(Shared::new(database, options, format!("{number:x}"), stats));
+    let shared = Arc::new(Shared::new(database, options, number, stats));
     let stop = shared.stop.clone();
     shared.runtime.spawn(async move {
         let building = async {
@@ -42,7 +41,7 @@ pub(crate) async fn open(url: &str, mut options: Options) -> Result<(Arc<Shared>
                         return tracing::warn!(%error, "an index is built when the store is opened next");
                     }
                 }
-                sleep(GIVE_WAY * (1 + u32::try_from(number % 8).unwrap_or(0))).await;
+                sleep(GIVE_WAY * fastrand::u32(1..=8)).await;
             }
         };
         tokio::select! {

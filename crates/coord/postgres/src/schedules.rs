@@ -1,7 +1,7 @@
 //! Schedules, fired by who holds the lock, in one transaction with their advance (CD-*).
 
 use esker_coord_api::{
-    CatchUp, Channel, Firing, Name, NewJob, NewSchedule, Payload, QueueOptions, Spec, Start,
+    Channel, Firing, FiringRoom, Name, NewJob, NewSchedule, Payload, QueueOptions, Spec, Start,
 };
 use tokio_postgres::{Row, types::Type};
 
@@ -11,7 +11,6 @@ use crate::{
     job::{NewJobs, one},
     queues::next_time,
     shared::Shared,
-    streams::BYTES_PER_PLACE,
 };
 
 const NOW: &str = "SELECT {schema}.clock($1)";
@@ -74,43 +73,13 @@ pub(crate) async fn remove(shared: &Shared, name: &Name) -> Result<bool, Error> 
 const LEADS: &str = "SELECT c.now_s FROM {schema}.locks l, (SELECT {schema}.clock($1) AS now_s OFFSET 0) c \
     WHERE l.name = $2 AND l.fence = $3 AND l.owner IS NOT NULL AND l.expires_at > c.now_s FOR SHARE OF l";
 
-/// How much one transaction fires at most: so many jobs, and of their payloads what they would take in a batch. What is
-/// left is due at once.
-const MOST_FIRED: usize = 1024;
-
-/// Those that have waited longest, as many as one transaction may fire.
+/// Those that have waited longest, as many as one transaction may fire at most.
 const DUE: &str = "SELECT s.name, s.every_s, s.next_at, s.queue, s.priority, s.expires_s, s.max_attempts, \
     s.visibility_timeout_s, s.backoff_base_s, s.dead_letter_retention_s, s.payload FROM {schema}.schedules s \
     WHERE s.next_at <= $1 AND s.name IN (SELECT d.name FROM (SELECT name, octet_length(payload) AS bytes, \
             sum(octet_length(payload)) OVER (ORDER BY next_at, name) AS total FROM {schema}.schedules \
             WHERE next_at <= $1 ORDER BY next_at, name LIMIT $2) d WHERE d.total - d.bytes < $3) \
     ORDER BY s.next_at, s.name FOR UPDATE OF s";
-
-/// What one transaction fires of a schedule: all that has elapsed, or as much of it as there is room for.
-struct Part {
-    schedule: NewSchedule,
-    fire: Vec<i64>,
-    /// Where the schedule goes on: after the last that fires, elapsed or not.
-    next: i64,
-}
-
-impl Part {
-    /// Takes its room; `None` when there is none. What comes first has some, however large it is.
-    fn of(schedule: NewSchedule, next: i64, now: i64, room: &mut usize, first: bool) -> Option<Self> {
-        let CatchUp { mut fire, mut next } = schedule.spec.catch_up(next, now);
-        let each = 1 + schedule.job.payload.as_bytes().len() / BYTES_PER_PLACE;
-        let fits = (*room / each).max(usize::from(first));
-        if fits == 0 && !fire.is_empty() {
-            return None;
-        }
-        if let Some(left) = fire.get(fits) {
-            next = *left;
-            fire.truncate(fits);
-        }
-        *room = room.saturating_sub(fire.len() * each);
-        Some(Self { schedule, fire, next })
-    }
-}
 
 /// Advances, and tells the next boundary of all. The statement's own changes are not in what it reads.
 const ADVANCE: &str = "WITH due AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS due (name, next_at)), \
@@ -134,39 +103,42 @@ pub(crate) async fn fire(shared: &Shared, lock: &Name, fence: i64) -> Result<Fir
     let Some(now) = found.first().map(|row| row.get::<_, i64>(0)) else {
         return Ok(Firing::Lost);
     };
-    let [most, bytes] = [MOST_FIRED, MOST_FIRED * BYTES_PER_PLACE]
-        .map(|bound| i64::try_from(bound).expect("a bound is small"));
+    let [jobs, bytes] =
+        [FiringRoom::JOBS, FiringRoom::BYTES].map(|bound| i64::try_from(bound).expect("a bound is small"));
     let bounds = [
         (&now as _, Type::INT8),
-        (&most as _, Type::INT8),
+        (&jobs as _, Type::INT8),
         (&bytes as _, Type::INT8),
     ];
     let due = transaction.query(DUE, &bounds).await?;
-    let (mut room, mut parts) = (MOST_FIRED, Vec::new());
-    for (schedule, next) in due.iter().map(read) {
-        let Some(part) = Part::of(schedule, next, now, &mut room, parts.is_empty()) else {
-            break;
-        };
-        parts.push(part);
+    let (mut room, mut due) = (FiringRoom::default(), due.iter().map(read));
+    let mut parts = Vec::new();
+    while room.is_left()
+        && let Some((schedule, next)) = due.next()
+    {
+        let elapsed = schedule.spec.catch_up(next, now);
+        room.take(&schedule, &elapsed);
+        parts.push((schedule, elapsed));
     }
     // In the order of their names, as ever; each schedule's own oldest first.
-    parts.sort_unstable_by(|one, other| one.schedule.name.cmp(&other.schedule.name));
+    parts.sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     let fired: Vec<(&Name, NewJob)> = parts
         .iter()
-        .flat_map(|part| {
-            let jobs = part.fire.iter().map(|boundary| part.schedule.job_at(*boundary));
-            jobs.map(|job| (&part.schedule.queue, job))
+        .flat_map(|(schedule, elapsed)| {
+            let jobs = elapsed.fire.iter().map(|boundary| schedule.job_at(*boundary));
+            jobs.map(|job| (&schedule.queue, job))
         })
         .collect();
-    if !fired.is_empty() {
+    // What one schedule fires may be more than the server takes in a message.
+    for some in in_messages(&fired) {
         let mut jobs = NewJobs::new(Some(now));
-        for (queue, job) in &fired {
+        for (queue, job) in some {
             jobs.push(queue, job);
         }
         transaction.query(NewJobs::SQL, &jobs.parameters()).await?;
     }
-    let names: Vec<&str> = parts.iter().map(|part| part.schedule.name.as_str()).collect();
-    let nexts: Vec<i64> = parts.iter().map(|part| part.next).collect();
+    let names: Vec<&str> = parts.iter().map(|(schedule, _)| schedule.name.as_str()).collect();
+    let nexts: Vec<i64> = parts.iter().map(|(_, elapsed)| elapsed.next).collect();
     let advance = [
         (&given as _, Type::INT8),
         (&names as _, Type::TEXT_ARRAY),
@@ -178,6 +150,19 @@ pub(crate) async fn fire(shared: &Shared, lock: &Name, fence: i64) -> Result<Fir
     Ok(Firing::Fired {
         jobs: fired.len() as u64,
         next,
+    })
+}
+
+/// Parts of at most so many bytes of payload, but of one job at least.
+fn in_messages<'j, 'q>(jobs: &'j [(&'q Name, NewJob)]) -> impl Iterator<Item = &'j [(&'q Name, NewJob)]> {
+    let mut bytes = 0;
+    jobs.chunk_by(move |(_, job), (_, next)| {
+        bytes += job.payload.as_bytes().len();
+        let fits = bytes + next.payload.as_bytes().len() <= FiringRoom::BYTES;
+        if !fits {
+            bytes = 0;
+        }
+        fits
     })
 }
 

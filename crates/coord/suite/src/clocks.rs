@@ -210,3 +210,27 @@ pub async fn cx_04_a_clock_that_jumps_forward_lapses_all_at_once_and_spoils_noth
     let again = store.try_lock("l", "other", 60).await.unwrap();
     assert!(again.is_none_or(|again| again.fence() > lock.fence()));
 }
+
+pub async fn cq_02_a_lapsed_claim_is_given_again_though_the_clock_was_set_back(world: World) {
+    const YEARS: i64 = 10 * 365 * 86400;
+    let queue = world.queue("q");
+    let id = queue.enqueue("job").await.unwrap();
+    let held = claim(&queue, "w").await;
+    world.set(NOW - YEARS).await;
+    assert!(held.heartbeat(60).await.unwrap());
+    assert_eq!(queue.next_ready_at().await.unwrap(), Some(NOW - YEARS + 61));
+    assert!(queue.claim_one("x").await.unwrap().is_none());
+    world.advance(61).await;
+    assert!(
+        queue
+            .next_ready_at()
+            .await
+            .unwrap()
+            .is_some_and(|at| at <= world.now())
+    );
+    let again = claim(&queue, "x").await;
+    assert_eq!((again.job().id, again.job().attempts), (id, 2));
+    // Put back, it is ready when it has ever been.
+    assert!(again.release().await.unwrap());
+    assert_eq!(claim(&queue, "y").await.job().id, id);
+}

@@ -93,6 +93,7 @@ macro_rules! suite {
                 cx_04_one_operation_goes_by_one_reading_of_the_clock,
                 cx_04_a_clock_that_is_set_back_spoils_nothing,
                 cx_04_a_clock_that_jumps_forward_lapses_all_at_once_and_spoils_nothing,
+                cq_02_a_lapsed_claim_is_given_again_though_the_clock_was_set_back,
             ],
             naming: [
                 cx_06_bad_names_are_refused_everywhere_and_nothing_is_done,
@@ -242,6 +243,7 @@ macro_rules! suite {
                 cd_02_nothing_fires_unasked,
                 cd_02_a_lost_lock_fires_nothing,
                 cd_03_each_boundary_fires_once,
+                cd_03_what_is_fired_in_parts_leaves_no_boundary_out,
                 cd_03_a_fired_job_carries_its_boundary_and_its_options,
                 cd_03_the_newest_64_are_replayed_oldest_first,
                 cd_03_an_unchanged_schedule_keeps_its_boundary,

@@ -1,6 +1,6 @@
 //! CD-01 to CD-03: what fires, once, while a lock is held.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use esker_coord_api::{
     Channel, EnqueueOptions, Error, Firing, Lock, LockAttempt, MOST_REPLAYED, Name, QueueOptions,
@@ -174,6 +174,49 @@ pub async fn cd_03_each_boundary_fires_once(world: World) {
     assert_eq!(boundaries, [10, 20, 30, 40].map(|after| Some(NOW + after)));
 }
 
+pub async fn cd_03_what_is_fired_in_parts_leaves_no_boundary_out(world: World) {
+    const SCHEDULES: i64 = 40;
+    let lock = world.leads("l", LONG).await;
+    for number in 0..SCHEDULES {
+        world.schedule(&format!("s{number}"), "@every 1s").await;
+    }
+    // Each has more than can be made up for, and all together more than one transaction may fire.
+    world.advance(1000).await;
+    let mut fired = 0;
+    loop {
+        let Firing::Fired { jobs, next } = world.fire(&lock).await else {
+            panic!("the lock is held")
+        };
+        fired += jobs;
+        // Time passes, and boundaries with it, while there is something left.
+        if !next.expect("there are schedules").wait.is_zero() {
+            break;
+        }
+        assert!(jobs > 0);
+        if fired < 2000 {
+            world.advance(3).await;
+        }
+    }
+    let mut boundaries: BTreeMap<Vec<u8>, Vec<i64>> = BTreeMap::new();
+    loop {
+        let claimed = world.queue("q").claim_batch("w", 1000).await.unwrap();
+        if claimed.is_empty() {
+            break;
+        }
+        for handle in &claimed {
+            let job = handle.job();
+            let of = boundaries.entry(job.payload.as_bytes().to_vec()).or_default();
+            of.push(job.boundary.expect("a schedule's job"));
+        }
+    }
+    assert_eq!(boundaries.len(), usize::try_from(SCHEDULES).unwrap());
+    for of in boundaries.values() {
+        let whole: Vec<i64> = (of[0]..=world.now()).collect();
+        assert_eq!(*of, whole);
+        assert!(of.len() >= 64, "{of:?}");
+    }
+}
+
 pub async fn cd_03_a_fired_job_carries_its_boundary_and_its_options(world: World) {
     let lock = world.leads("l", LONG).await;
     let options = EnqueueOptions {
@@ -344,7 +387,8 @@ pub async fn cd_02_who_waits_to_lead_is_woken_when_the_leader_gives_way(world: W
     let lock = Name::trusted("__alkstore_scheduler");
     for engine in [world.inner(), world.inner_of(&second)] {
         let leader = world.inner();
-        let LockAttempt::Held(fence) = leader.try_lock(lock.clone(), local("a"), 60).await.unwrap() else {
+        let LockAttempt::Held { fence, .. } = leader.try_lock(lock.clone(), local("a"), 60).await.unwrap()
+        else {
             panic!("a free lock");
         };
         let leads = async || {
@@ -361,7 +405,9 @@ pub async fn cd_02_who_waits_to_lead_is_woken_when_the_leader_gives_way(world: W
         assert!(leader.release_lock(lock.clone(), fence).await.unwrap());
         assert!(wakes.recv().await.is_some());
         assert_eq!(leads().await, None);
-        let LockAttempt::Held(next) = engine.try_lock(lock.clone(), local("b"), 60).await.unwrap() else {
+        let LockAttempt::Held { fence: next, .. } =
+            engine.try_lock(lock.clone(), local("b"), 60).await.unwrap()
+        else {
             panic!("a lock that was given back");
         };
         assert!(next > fence);

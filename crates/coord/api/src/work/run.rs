@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, select_biased};
 use tokio_util::sync::CancellationToken;
 
 use super::{JobError, error::Fate};
-use crate::{Error, Job, JobHandle, Outcome, Result, lease::Lease, pause::Pause};
+use crate::{Error, Job, JobHandle, Outcome, Result, clock::LONGEST, lease::Lease, pause::Pause};
 
 /// What a worker's jobs share.
 #[derive(Clone, Copy)]
@@ -93,8 +93,8 @@ fn lease(handle: &JobHandle, heartbeats: u32) -> Lease {
     let timeout = u64::try_from(handle.job().stamps.visibility_timeout_s).unwrap_or(0);
     let timeout = Duration::from_secs(timeout);
     // The store counts whole seconds, and the last one still holds.
-    let bound = timeout.saturating_add(Duration::from_secs(1));
-    Lease::new(handle.asked, timeout / heartbeats, bound)
+    let bound = timeout.saturating_add(Duration::from_secs(1)).min(LONGEST);
+    Lease::new(handle.asked + bound, timeout / heartbeats, bound)
 }
 
 /// Renews the claim again and again; resolves when it is lost.

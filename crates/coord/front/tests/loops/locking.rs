@@ -78,3 +78,23 @@ fn cl_02_what_cannot_be_tried_again_ends_at_once() {
         assert!(matches!(error, Error::Closed) && error.outcome() == Outcome::Aborted);
     });
 }
+
+#[test]
+fn cl_02_a_lock_whose_window_is_shorter_than_what_is_asked_for_is_given_up_by_that() {
+    run(async {
+        const LONG: i64 = 3600;
+        let world = World::new();
+        world.script.fail("renew_lock", vec![Fault::Aborted; 1000]);
+        let brief = lock(&world).await;
+        assert!(matches!(brief.keep(LONG).await, Err(Error::Database { .. })));
+        // The same owner gets it again without a new ttl.
+        let again = world
+            .store
+            .try_lock("l", "me", LONG)
+            .await
+            .unwrap()
+            .expect("its own lock");
+        assert_eq!(again.fence(), brief.fence());
+        assert!(matches!(again.keep(LONG).await, Err(Error::Database { .. })));
+    });
+}

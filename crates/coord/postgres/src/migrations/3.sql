@@ -1,1 +1,2 @@
--- Functions change and come, and none has other arguments or results than before.
+-- Stores take their numbers by themselves. Functions change and come, and none has other arguments or results than before.
+DROP SEQUENCE IF EXISTS {schema}.store_number;

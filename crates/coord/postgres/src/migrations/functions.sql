@@ -141,7 +141,8 @@ BEGIN
             died := died + {schema}.bury(now_s, expired, 'expired');
         END IF;
         IF others IS NOT NULL AND held = 1 THEN
-            UPDATE {schema}.jobs j SET lane = 0 WHERE j.id = ANY (others);
+            -- Their time has come before, though the clock may have been set back since.
+            UPDATE {schema}.jobs j SET lane = 0, run_at = least(j.run_at, now_s) WHERE j.id = ANY (others);
         ELSIF others IS NOT NULL THEN
             died := died + {schema}.bury(now_s, others, NULL);
         END IF;

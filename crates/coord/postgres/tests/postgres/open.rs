@@ -275,3 +275,35 @@ async fn cx_09_who_may_not_make_a_schema_opens_the_one_that_is_there() {
         .await
         .unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cx_09_who_may_only_read_can_look() {
+    let database = Database::new();
+    let store = database.open_settled(Options::default()).await;
+    store.stream("s").unwrap().publish("event").await.unwrap();
+    let queue = store.queue("q", QueueOptions::default()).unwrap();
+    let id = queue.enqueue("job").await.unwrap();
+    store.close().await;
+    let client = database.client().await;
+    let role = format!("{}_reader", database.name());
+    let rights = "CREATE ROLE {role} LOGIN; ALTER ROLE {role} SET default_transaction_read_only = on; \
+        GRANT USAGE ON SCHEMA esker TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA esker TO {role}"
+        .replace("{role}", &role);
+    client.batch_execute(&rights).await.unwrap();
+    let url = database.url().replacen("postgres@", &format!("{role}@"), 1);
+    let options = Options {
+        create: false,
+        ..Options::default()
+    };
+    let reader = Store::new(PostgresEngine::open(&url, options).await.unwrap());
+    let seen = reader.inspect().await.unwrap();
+    assert_eq!((seen.queues[0].ready, seen.streams[0].last), (1, 1));
+    let events = reader.stream("s").unwrap().read_since(0, 9).await.unwrap();
+    assert_eq!(events[0].payload.as_bytes(), b"event");
+    let queue = reader.queue("q", QueueOptions::default()).unwrap();
+    assert!(queue.get_job(id).await.unwrap().is_some());
+    assert!(queue.enqueue("refused").await.is_err());
+    reader.close().await;
+    let gone = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    client.batch_execute(&gone).await.unwrap();
+}

@@ -17,7 +17,8 @@ pub(crate) const EXPIRED: &str = live_jobs!(
     "INDEXED BY coord_job_expiry WHERE queue = ?1 AND flight IN (0, 3) AND expires_at <= ?2 \
      AND (deadline IS NULL OR deadline < ?2) LIMIT ?3"
 );
-pub(crate) const REOPEN: &str = "UPDATE coord_job SET flight = 3 WHERE id = ?1";
+/// Its time has come before, though the clock may have been set back since.
+pub(crate) const REOPEN: &str = "UPDATE coord_job SET flight = 3, run_at = min(run_at, ?2) WHERE id = ?1";
 pub(crate) const FIRST_PRIORITY: &str = "SELECT priority FROM coord_job INDEXED BY coord_job_ready \
      WHERE queue = ?1 AND flight IN (0, 3) ORDER BY priority DESC LIMIT 1";
 pub(crate) const NEXT_PRIORITY: &str = "SELECT priority FROM coord_job INDEXED BY coord_job_ready \
@@ -88,7 +89,7 @@ fn settle(conn: &Connection, queue: i64, name: &Name, now: i64) -> Result<(), Er
         let lapsed = select(conn, LAPSED, params![queue, flight, now, most_settled()], name)?;
         for job in lapsed {
             if !jobs::settle(conn, queue, &job, now, false)? {
-                conn.prepare_cached(REOPEN)?.execute([job.id])?;
+                conn.prepare_cached(REOPEN)?.execute([job.id, now])?;
             }
         }
     }

@@ -29,10 +29,11 @@ pub(crate) fn look(
         })
         .optional()?;
     Ok(held.map(|(fence, by, until)| {
+        let until = NextTime::seen(until, now);
         if by == owner.as_str() {
-            LockAttempt::Held(fence)
+            LockAttempt::Held { fence, until }
         } else {
-            LockAttempt::Lost(NextTime::seen(until, now))
+            LockAttempt::Lost(until)
         }
     }))
 }
@@ -51,7 +52,8 @@ pub(crate) fn try_lock(
     let until = now.saturating_add(ttl);
     let taken = params![name.as_str(), owner.as_str(), until];
     let fence = conn.prepare_cached(TAKE)?.query_one(taken, |row| row.get(0))?;
-    Ok(LockAttempt::Held(fence))
+    let until = NextTime::seen(until, now);
+    Ok(LockAttempt::Held { fence, until })
 }
 
 /// Gives a lock that still holds a full new window.

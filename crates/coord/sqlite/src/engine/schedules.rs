@@ -1,7 +1,8 @@
 //! Schedules: what is due, fired under a lock (CD-*).
 
 use esker_coord_api::{
-    Channel, Firing, Name, NewJob, NewSchedule, NextTime, Payload, QueueOptions, Spec, Start,
+    CatchUp, Channel, Firing, FiringRoom, Name, NewJob, NewSchedule, NextTime, Payload, QueueOptions, Spec,
+    Start,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -62,15 +63,8 @@ pub(crate) fn fire(tx: &mut Transaction<'_>, lock: &Name, fence: i64, now: i64) 
     if !locks::holds(tx.sql(), lock, fence, now)? {
         return Ok(Firing::Lost);
     }
-    let due = tx
-        .sql()
-        .prepare_cached(DUE)?
-        .query_map([now], due)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
     let mut fired = 0;
-    for (id, next, schedule) in due {
-        let schedule = schedule?;
-        let elapsed = schedule.spec.catch_up(next, now);
+    for (id, schedule, elapsed) in longest_due(tx.sql(), now)? {
         let jobs: Vec<NewJob> = elapsed
             .fire
             .iter()
@@ -85,6 +79,23 @@ pub(crate) fn fire(tx: &mut Transaction<'_>, lock: &Name, fence: i64, now: i64) 
         jobs: u64::try_from(fired).unwrap_or(u64::MAX),
         next,
     })
+}
+
+/// What has waited longest, as much as one transaction fires, and what fires of each.
+fn longest_due(conn: &Connection, now: i64) -> Result<Vec<(i64, NewSchedule, CatchUp)>, Error> {
+    let (mut found, mut room) = (Vec::new(), FiringRoom::default());
+    let mut select = conn.prepare_cached(DUE)?;
+    let mut rows = select.query([now])?;
+    while room.is_left()
+        && let Some(row) = rows.next()?
+    {
+        let (id, next, schedule) = due(row)?;
+        let schedule = schedule?;
+        let elapsed = schedule.spec.catch_up(next, now);
+        room.take(&schedule, &elapsed);
+        found.push((id, schedule, elapsed));
+    }
+    Ok(found)
 }
 
 fn next(conn: &Connection) -> rusqlite::Result<Option<i64>> {

@@ -342,7 +342,7 @@ impl Run {
                     *ttl
                 ));
                 same("lock", &attempt(engine), &attempt(memory))?;
-                if let LockAttempt::Held(fence) = memory {
+                if let LockAttempt::Held { fence, .. } = memory {
                     self.locks.push((name(lock), fence));
                 }
                 Ok(())
@@ -431,10 +431,10 @@ async fn end(engine: &dyn Engine, queue: &Name, claim: Claim, end: End) -> esker
 }
 
 /// Without the time that is left, which passes.
-fn attempt(attempt: LockAttempt) -> (bool, i64) {
+fn attempt(attempt: LockAttempt) -> (Option<i64>, i64) {
     match attempt {
-        LockAttempt::Held(fence) => (true, fence),
-        LockAttempt::Lost(until) => (false, until.at),
+        LockAttempt::Held { fence, until } => (Some(fence), until.at),
+        LockAttempt::Lost(until) => (None, until.at),
     }
 }
 

@@ -303,7 +303,7 @@ struct ExtendingLock;
 impl Fault for ExtendingLock {
     async fn try_lock(memory: &MemoryEngine, name: Name, owner: LocalName, ttl: i64) -> Result<LockAttempt> {
         let attempt = memory.try_lock(name.clone(), owner, ttl).await?;
-        if let LockAttempt::Held(fence) = attempt {
+        if let LockAttempt::Held { fence, .. } = attempt {
             memory.renew_lock(name, fence, ttl).await?;
         }
         Ok(attempt)
@@ -345,7 +345,7 @@ impl Fault for UnfencedFiring {
         }
         // Whoever asks may fire.
         let own = Name::new("a lock of its own")?;
-        let LockAttempt::Held(fence) = memory
+        let LockAttempt::Held { fence, .. } = memory
             .try_lock(own.clone(), LocalName::new("me")?, i64::MAX)
             .await?
         else {
