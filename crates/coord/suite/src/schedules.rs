@@ -194,7 +194,7 @@ pub async fn cd_03_what_is_fired_in_parts_leaves_no_boundary_out(world: World) {
         }
         assert!(jobs > 0);
         if fired < 2000 {
-            world.advance(3).await;
+            world.advance(50).await;
         }
     }
     let mut boundaries: BTreeMap<Vec<u8>, Vec<i64>> = BTreeMap::new();
