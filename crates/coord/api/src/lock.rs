@@ -62,14 +62,15 @@ impl Lock {
         Ok(held)
     }
 
-    /// How long before the lock can lapse [`keep`](Self::keep) ends at the latest, if the process runs: for what must have
-    /// stopped by then. A third of the ttl, less a second of which times are whole.
+    /// How long before the lock can lapse [`keep`](Self::keep) ends at the latest, if the process runs and each window had this
+    /// ttl: for what must have stopped by then. A third of the ttl less one second, because times are whole seconds.
     pub fn margin(ttl: i64) -> Duration {
         whole(seconds(ttl)) / 3
     }
 
     /// Renews the lock now and then at each third of `ttl` seconds, for as long as it is held. `Ok` when it is lost; an error
-    /// when the store failed, or did not answer, for two thirds of the ttl, so that there is time to stop before it lapses.
+    /// when the store failed, or did not answer, for two thirds of the ttl (at first: of what is left of the window that the
+    /// lock has), so that there is time to stop before it lapses.
     /// Run it beside what the lock guards, and stop that when this ends. A ttl below 2 is refused.
     pub async fn keep(&self, ttl: i64) -> Result<()> {
         renewable("ttl", ttl)?;
